@@ -1,0 +1,229 @@
+"""Coresets: weighted rows of a data set, the selectors that choose them, and the input checks they share."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+MAX_SEED = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Coreset:
+    """A weighted subset of a data set.
+
+    Attributes
+    ----------
+    indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
+    weights : float array, shape (m,); they estimate sums over the whole data set, so they add up to
+        about its number of rows (or to the sum of its ``sample_weight``)
+    """
+
+    indices: np.ndarray
+    weights: np.ndarray
+
+    def __post_init__(self):
+        indices, weights = np.asarray(self.indices), np.asarray(self.weights)
+        if indices.ndim != 1 or indices.shape != weights.shape:
+            raise ValueError(
+                "a coreset needs one weight per index: got indices of shape "
+                f"{indices.shape} and weights of shape {weights.shape}."
+            )
+
+    def __len__(self):
+        return len(self.indices)
+
+    def take(self, X, *arrays):
+        """Rows of `X` and of each further array, and the weights.
+
+        Parameters
+        ----------
+        X, *arrays : arrays, data frames, sparse matrices or torch tensors of the data set's length; None stays None
+
+        Returns
+        -------
+        list : the rows of each argument, in the order of the call, then the weights, shape (m,)
+        """
+        return [*(_rows(a, self.indices) for a in (X, *arrays)), self.weights]
+
+    def subset(self, dataset):
+        """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
+
+        Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended.
+        """
+        from handful.torch_data import WeightedSubset
+
+        return WeightedSubset(dataset, self.indices, self.weights)
+
+
+def _rows(array, indices):
+    if array is None:
+        return None
+    if hasattr(array, "iloc"):  # pandas
+        return array.iloc[indices]
+    if sparse.issparse(array):
+        return array.tocsr()[indices]
+    if hasattr(array, "index_select"):  # torch
+        import torch
+
+        return array[torch.as_tensor(indices, device=array.device)]
+    return np.asarray(array)[indices]
+
+
+class Selector(BaseEstimator):
+    """Base class: checks the input once, then asks the subclass's `_select` for a coreset.
+
+    A subclass sets its hyper-parameters in `__init__` (keyword-only; `size` and `random_state` among
+    them) and implements
+
+    ``_select(X, y, sample_weight, rng) -> (indices, weights)``
+
+    where `X` is a checked 2-d array or CSR matrix of finite floats, `y` a 1-d array or None,
+    `sample_weight` a float64 array of length n (ones where the caller gave none) and `rng` a
+    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
+    """
+
+    _needs_y = False  # `fit` refuses y=None
+    _takes_sparse = False
+    _dtypes = (np.float64, np.float32)  # others are converted to the first
+    _repeats = False  # draws with repetition: `size` may exceed the number of rows
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Choose the coreset.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d)
+        y : labels or targets, shape (n,); optional for selectors that do not look at them
+        sample_weight : shape (n,), non-negative; how often each row counts
+
+        Returns
+        -------
+        self, with `indices_` (m,), `weights_` (m,) and `coreset_`
+
+        Raises
+        ------
+        ValueError
+            for non-finite values, wrong lengths, negative or all-zero weights, a size outside
+            1..n and empty input; the message names the thing, the limit and what it got.
+        """
+        X, y = self._check_X_y(X, y)
+        sample_weight = check_sample_weight(sample_weight, X.shape[0])
+        check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
+        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
+        self.indices_ = np.asarray(indices, dtype=np.intp)
+        self.weights_ = np.asarray(weights, dtype=np.float64)
+        return self
+
+    def _check_X_y(self, X, y):
+        options = dict(
+            accept_sparse="csr" if self._takes_sparse else False,
+            dtype=list(self._dtypes),
+            ensure_min_samples=1,
+        )
+        if y is None and self._needs_y:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: "
+                "it selects the points on which a model of y can be trained."
+            )
+        if y is None:
+            return validate_data(self, X, **options), None
+        X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
+        return X, y
+
+    @property
+    def coreset_(self):
+        """The fitted `Coreset`."""
+        check_is_fitted(self, "indices_")
+        return Coreset(self.indices_, self.weights_)
+
+    def take(self, X, *arrays):
+        """Shorthand for ``self.coreset_.take(X, *arrays)``."""
+        return self.coreset_.take(X, *arrays)
+
+    def subset(self, dataset):
+        """Shorthand for ``self.coreset_.subset(dataset)``."""
+        return self.coreset_.subset(dataset)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        tags.target_tags.required = self._needs_y
+        return tags
+
+
+def check_sample_weight(sample_weight, n):
+    """Weights as a float64 array of length `n`; ones for None. ValueError if negative, not finite or all zero."""
+    if sample_weight is None:
+        return np.ones(n)
+    sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if sample_weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
+    if (sample_weight < 0).any():
+        worst = int(np.argmin(sample_weight))
+        raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
+    if not sample_weight.any():
+        raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
+    return sample_weight
+
+
+def check_size(size, n_available, n, *, repeats=False):
+    """ValueError unless `size` is an integer in 1..n_available (any positive integer with `repeats`)."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+        raise ValueError(f"size must be an integer, got {size!r}.")
+    if size < 1:
+        raise ValueError(f"size must be at least 1, got size={size} for n_samples={n}.")
+    if size > n_available and not repeats:
+        of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
+        raise ValueError(f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}.")
+
+
+def as_generator(random_state):
+    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+
+
+class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
+    """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
+
+    Parameters
+    ----------
+    selector : Selector
+    estimator : a scikit-learn estimator whose `fit` takes `sample_weight`
+
+    Attributes
+    ----------
+    selector_ : the fitted selector
+    estimator_ : the estimator, fitted on the coreset with its weights
+    """
+
+    def __init__(self, selector, estimator):
+        self.selector = selector
+        self.estimator = estimator
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
+
+        Raises
+        ------
+        ValueError
+            if the estimator's `fit` has no `sample_weight` (the weights would be dropped).
+        """
+        if not has_fit_parameter(self.estimator, "sample_weight"):
+            raise ValueError(
+                f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
+                "coreset; choose an estimator that takes one."
+            )
+        self.selector_ = clone(self.selector).fit(X, y, sample_weight=sample_weight)
+        X_small, y_small, weights = self.selector_.take(X, y)
+        self.estimator_ = clone(self.estimator).fit(X_small, y_small, sample_weight=weights)
+        return self
