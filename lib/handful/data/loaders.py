@@ -1,0 +1,146 @@
+"""`load`: one door to every data set, whether it is a file, ships with scikit-learn or is generated."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn import datasets as sklearn_datasets
+
+from handful.data import store, synthetic
+from handful.data.dataset import Dataset
+from handful.data.registry import ENTRIES, entry
+
+
+def _table(name):
+    def arrays(about):
+        bunch = getattr(sklearn_datasets, f"load_{name}")()
+        return bunch.data, bunch.target, tuple(map(str, bunch.feature_names))
+
+    return arrays
+
+
+def _sample_patches(about, *, size=8, stride=4):
+    images = sklearn_datasets.load_sample_images().images
+    return np.concatenate([synthetic.image_patches(i, size=size, stride=stride) for i in images]), None, ()
+
+
+def _pathological(about, *, seed=0, **options):
+    return *synthetic.pathological(rng=np.random.default_rng(seed), **options), ()
+
+
+def _gaussian_mixture(about, *, seed=0, **options):
+    options = {"n": about.rows, "n_features": about.features, "n_components": 5} | options
+    return *synthetic.gaussian_mixture(**options, rng=np.random.default_rng(seed)), ()
+
+
+_MAKERS = {name: _table(name) for name in ("breast_cancer", "diabetes", "digits", "iris", "wine")} | {
+    "sample_patches": _sample_patches,
+    "pathological": _pathological,
+    "gaussian_mixture": _gaussian_mixture,
+}
+
+
+def load(name, *, classes=None, verbose=False, **options):
+    """The data set called `name`.
+
+    Files are looked for in the repository's `data/` (a cache folder of the user's where there is no repository), then
+    in the folder that $HANDFUL_DATA names, then at the address where they were published; every file is checked.
+    No other data set is ever put in its place.
+
+    Parameters
+    ----------
+    name : str; `status` lists them
+    classes : labels to keep, e.g. ``load("digits", classes=(4, 9))``; None keeps all
+    verbose : bool, a progress bar while downloading
+    **options : of the generated sets and the patches, e.g. ``load("pathological", separation=100, seed=1)``; see
+        `handful.data.synthetic`
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError
+        for an unknown name or class.
+    MissingDataError
+        if the data set is not on this machine and can't be downloaded; the message says how to get it.
+    BadFileError
+        if a file does not hold what the registry says; the message names the file.
+    """
+    about = entry(name)
+    feature_names = about.feature_names
+    if about.kind == "file":
+        if options:
+            raise TypeError(f"{name!r} is read from a file and takes no option {', '.join(options)}.")
+        arrays, sha256 = store.read(about, verbose=verbose)
+    else:
+        X, y, feature_names = _MAKERS[name](about, **options)
+        arrays = {"X": X} if y is None else {"X": X, "y": y}
+        sha256 = store.content_sha256(*arrays.values())
+    X, y = (arrays.pop(key, arrays.pop(f"{key}_train", None)) for key in "Xy")
+    data = Dataset(
+        name=name,
+        X=X,
+        y=y,
+        X_test=arrays.pop("X_test", None),
+        y_test=arrays.pop("y_test", None),
+        feature_names=feature_names or tuple(f"x{j}" for j in range(X.shape[1])),
+        title=about.title,
+        source=about.url,
+        licence=about.licence,
+        sha256=sha256,
+        notes=about.notes,
+        positive=about.positive,
+        extra=arrays,
+    )
+    return data if classes is None else data.only(classes)
+
+
+class Status(NamedTuple):
+    """One row of `status`."""
+
+    name: str
+    where: str
+    shape: str
+    licence: str
+    source: str
+
+
+def status():
+    """A `Status` for each data set, by name: where it is now, rows x features, licence and source.
+
+    Looks whether files are there, without reading them.
+    """
+    rows = []
+    for name in sorted(ENTRIES):
+        about = ENTRIES[name]
+        count = f"{about.rows:,} + {about.test_rows:,}" if about.test_rows else f"{about.rows:,}"
+        rows.append(Status(name, _where(about), f"{count} x {about.features:,}", about.licence, about.url))
+    return rows
+
+
+def _where(about):
+    if about.kind != "file":
+        return about.kind
+    path = store.find(about.filename)
+    if path is not None:
+        return "data/" if path.parent == store.data_folder() else "HANDFUL_DATA"
+    return "to be downloaded" if about.raw else "not here: ready-made file only"
+
+
+def fetch(name, *, verbose=True):
+    """Make sure that the file of data set `name` is on this machine, and give its path.
+
+    Raises
+    ------
+    ValueError
+        for an unknown name, or a set that has no file because it ships with scikit-learn or is generated.
+    MissingDataError, BadFileError
+        as in `load`.
+    """
+    about = entry(name)
+    if about.kind != "file":
+        raise ValueError(f"{name!r} needs no fetching: its kind is {about.kind}.")
+    path, _ = store.locate(about, verbose=verbose)
+    return Path(path)

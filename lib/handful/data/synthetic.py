@@ -1,0 +1,90 @@
+"""Generated data: small, seeded, and named for what they are."""
+
+import numpy as np
+
+
+def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
+    """Two distant clusters of different labels, and two points of different labels close to each other.
+
+    The set on which uniform samples fail a support vector machine: they miss one of the two points between the clusters
+    with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020, section 6 names the set;
+    the numbers are ours). The harder variant is ``separation=100, gap=1``.
+
+    Parameters
+    ----------
+    n : int, even, at least 4
+    separation : distance of each cluster's centre from the origin
+    spread : standard deviation of the clusters
+    gap : distance of the two points in the middle
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    X : array, shape (n, 2); the two middle points are the last rows
+    y : int array, shape (n,), -1 or +1
+    """
+    if n < 4 or n % 2:
+        raise ValueError(f"n must be even and at least 4 (two clusters and a pair), got {n}.")
+    y = np.tile([1, -1], n // 2)
+    X = rng.normal(scale=spread, size=(n, 2))
+    X[:, 0] += separation * y
+    X[-2:] = [[gap / 2, 0.0], [-gap / 2, 0.0]]
+    return X, y
+
+
+def gaussian_mixture(
+    n, n_features, n_components, *, overlap=0.2, imbalance=None, tail=None, dtype=np.float64, rng
+):
+    """Points of a mixture of isotropic Gaussians with random centres, and the component of each.
+
+    Centres are standard normal; their typical distance is sqrt(2 n_features).
+
+    Parameters
+    ----------
+    n, n_features, n_components : int
+    overlap : a component's standard deviation in every direction, the centres' being 1; from 0.5 on neighbours mix
+    imbalance : exponent of a Pareto law for the component weights (1.0 is strongly unbalanced); None for equal
+        weights
+    tail : degrees of freedom of Student's t noise (3 has heavy tails); None for Gaussian noise
+    dtype : of X
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    X : array, shape (n, n_features)
+    component : int array, shape (n,), 0..n_components-1
+    """
+    for name, value in {"n": n, "n_features": n_features, "n_components": n_components}.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    centers = rng.normal(size=(n_components, n_features))
+    weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
+    component = rng.choice(n_components, size=n, p=weights / weights.sum())
+    X = rng.normal(scale=overlap, size=(n, n_features))
+    if tail is not None:
+        X /= np.sqrt(rng.chisquare(tail, size=(n, 1)) / tail)  # one draw a point: a multivariate t
+    X += centers[component]
+    return X.astype(dtype, copy=False), component
+
+
+def image_patches(image, *, size=8, stride=4):
+    """All square patches of an image on a grid, one a row.
+
+    Parameters
+    ----------
+    image : array, shape (height, width) or (height, width, channels)
+    size, stride : side of a patch and distance between neighbours, in pixels
+
+    Returns
+    -------
+    array, shape (number of patches, size * size * channels), in the dtype of `image`
+    """
+    image = np.asarray(image)
+    image = image[..., np.newaxis] if image.ndim == 2 else image
+    if not 1 <= size <= min(image.shape[:2]) or stride < 1:
+        raise ValueError(
+            f"size must be in 1..{min(image.shape[:2])} for an image of {image.shape[0]} x {image.shape[1]} and "
+            f"stride at least 1, got size={size}, stride={stride}."
+        )
+    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
+    return np.moveaxis(windows, 2, -1).reshape(-1, size * size * image.shape[2])
