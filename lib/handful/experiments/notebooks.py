@@ -1,0 +1,237 @@
+"""Notebook sources: which there are, their parameters at each profile, and what a source must be."""
+
+import ast
+import json
+import tomllib
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+from handful.experiments.results import PROFILES
+
+MAX_CODE_LINES = 200
+
+
+class NotebookError(ValueError):
+    """A notebook or `profiles.toml` that cannot be run as written; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook's source.
+
+    Attributes
+    ----------
+    name : "<paper>/<stem>", e.g. "bico/fig06_binary_logistic"
+    path : where it is
+    cells : list of dict, as in the file, with `source` as one string
+    """
+
+    name: str
+    path: Path
+    cells: list = field(repr=False)
+
+    @property
+    def title(self):
+        """The first heading, without its marks; the name where there is none."""
+        for cell in self.cells:
+            for line in cell["source"].splitlines() if cell["cell_type"] == "markdown" else ():
+                if line.startswith("#"):
+                    return line.lstrip("#").strip()
+        return self.name
+
+    def parameters(self):
+        """Names and values of the parameters cell.
+
+        Raises
+        ------
+        NotebookError
+            unless exactly one cell is tagged `parameters` and it holds plain ``name = literal`` lines:
+            papermill overwrites names only, so a value computed here from another would keep its old value.
+        """
+        tagged = [c for c in self.cells if "parameters" in c.get("metadata", {}).get("tags", [])]
+        if len(tagged) != 1 or tagged[0]["cell_type"] != "code":
+            raise NotebookError(
+                f"{self.name}: exactly one code cell must be tagged `parameters`, got {len(tagged)}."
+            )
+        try:
+            body = ast.parse(tagged[0]["source"]).body
+        except SyntaxError as error:
+            raise NotebookError(f"{self.name}: the parameters cell is not Python: {error}.") from error
+        values = {}
+        for node in body:
+            where = f"{self.name}, parameters cell, line {node.lineno}: `{ast.unparse(node)}`"
+            if isinstance(node, ast.AnnAssign):
+                raise NotebookError(f"{where} has an annotation; write plain `name = value`.")
+            if not (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
+                raise NotebookError(f"{where} is no plain `name = value`; move it to the next cell.")
+            name = node.targets[0].id
+            if name in values:
+                raise NotebookError(f"{where} sets {name!r} a second time.")
+            try:
+                values[name] = ast.literal_eval(node.value)
+            except ValueError:
+                raise NotebookError(
+                    f"{where} is computed; a parameter is a literal. Move what is derived to the next cell."
+                ) from None
+        return values
+
+
+def read_notebook(path, name=None):
+    """The `Notebook` in a file; its name defaults to "<folder>/<stem>". NotebookError if unreadable."""
+    path = Path(path)
+    name = name or f"{path.parent.name}/{path.stem}"
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise NotebookError(f"{name}: {path} is not a notebook of format 4: {error!r}.") from error
+    return Notebook(name, path, [{**c, "source": "".join(c["source"])} for c in cells])
+
+
+def find_notebooks(folder, only=None):
+    """The notebooks `<folder>/<paper>/*.ipynb`, sorted by name.
+
+    Parameters
+    ----------
+    only : str or None, a part of "<paper>/<stem>" or a pattern with * and ?
+
+    Raises
+    ------
+    NotebookError
+        where there are none, or none that `only` matches.
+    """
+    found = [read_notebook(p) for p in sorted(Path(folder).glob("*/*.ipynb"))]
+    if not found:
+        raise NotebookError(f"no notebooks in {folder}; they are named <paper>/<notebook>.ipynb.")
+    if only is None:
+        return found
+    chosen = [n for n in found if only in n.name or fnmatch(n.name, only)]
+    if not chosen:
+        raise NotebookError(f"no notebook matches {only!r}; there are: {', '.join(n.name for n in found)}.")
+    return chosen
+
+
+@dataclass(frozen=True)
+class Run:
+    """One notebook at one profile.
+
+    Attributes
+    ----------
+    parameters : dict, what is put in place of the values in its parameters cell
+    minutes : float, how long it should take on 2 cores
+    """
+
+    notebook: Notebook
+    profile: str
+    parameters: dict
+    minutes: float
+
+    @property
+    def name(self):
+        return self.notebook.name
+
+
+def read_profiles(folder):
+    """`<folder>/profiles.toml`: name -> profile -> {"minutes": expected, **parameters}.
+
+    Raises NotebookError if it is missing or no TOML.
+    """
+    path = Path(folder) / "profiles.toml"
+    if not path.is_file():
+        raise NotebookError(
+            f"{path} is missing; it gives each notebook its parameters and minutes per profile."
+        )
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise NotebookError(f"{path}: {error}.") from error
+
+
+def plan(folder, profile, only=None):
+    """What `handful reproduce` runs: the notebooks of `folder`, checked before any of them starts.
+
+    A notebook gets the parameters of its entry and `profile` itself; the others keep the values of its cell.
+
+    Returns
+    -------
+    list of Run
+
+    Raises
+    ------
+    NotebookError
+        listing all that is wrong: a missing entry, an unknown parameter, a parameters cell that papermill
+        would not treat as its reader expects.
+    """
+    profiles, runs, wrong = read_profiles(folder), [], []
+    for notebook in find_notebooks(folder, only):
+        try:
+            runs.append(_run(notebook, profile, profiles))
+        except NotebookError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise NotebookError("\n".join(wrong))
+    return runs
+
+
+def _run(notebook, profile, profiles):
+    known = notebook.parameters()
+    entry = profiles.get(notebook.name, {}).get(profile)
+    if entry is None:
+        raise NotebookError(f'{notebook.name}: profiles.toml has no ["{notebook.name}".{profile}].')
+    given = {k: v for k, v in entry.items() if k != "minutes"}
+    minutes = entry.get("minutes")
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or minutes <= 0:
+        raise NotebookError(
+            f'{notebook.name}: ["{notebook.name}".{profile}] needs `minutes` > 0, got {minutes!r}.'
+        )
+    # Papermill only warns of an unknown name, and the run would keep the old value.
+    # Its own reader of the cell loses lines with a second "=" in the comment, so we go by ours.
+    if unknown := sorted({*given, "profile"} - set(known)):
+        raise NotebookError(
+            f"{notebook.name}: unknown parameter {', '.join(unknown)} at profile {profile}; "
+            f"the parameters cell has: {', '.join(known) or 'none'}."
+        )
+    return Run(notebook, profile, {**given, "profile": profile}, float(minutes))
+
+
+def lint(folder):
+    """What is wrong with the notebook sources in `folder`: a list of sentences, empty if all is well.
+
+    A source has no outputs, one parameters cell of plain literals that holds the quick values, at most
+    200 lines of code, and an entry in profiles.toml for each profile; no entry is without its notebook.
+    """
+    profiles, wrong = read_profiles(folder), []
+    notebooks = find_notebooks(folder)
+    for notebook in notebooks:
+        code = [c for c in notebook.cells if c["cell_type"] == "code"]
+        if any(c.get("outputs") or c.get("execution_count") for c in code):
+            wrong.append(f"{notebook.name}: has outputs; strip them: nbstripout {notebook.path.name}")
+        lines = sum(len(c["source"].splitlines()) for c in code)
+        if lines > MAX_CODE_LINES:
+            wrong.append(
+                f"{notebook.name}: {lines} lines of code, more than {MAX_CODE_LINES}; move some to handful."
+            )
+        for profile in PROFILES:
+            try:
+                run = _run(notebook, profile, profiles)
+            except NotebookError as error:
+                wrong.append(str(error))
+                continue
+            cell = notebook.parameters()
+            if profile == "quick" and (differ := [k for k, v in run.parameters.items() if cell[k] != v]):
+                wrong.append(
+                    f"{notebook.name}: the cell must hold the quick values; it differs in {', '.join(differ)}"
+                )
+    names = {n.name for n in notebooks}
+    wrong += [f"profiles.toml: {name} is no notebook" for name in profiles if name not in names]
+    wrong += [
+        f"profiles.toml: {name} has the unknown profile {profile}"
+        for name, entry in profiles.items()
+        for profile in entry
+        if profile not in PROFILES
+    ]
+    return list(dict.fromkeys(wrong))
