@@ -1,4 +1,4 @@
-"""`Dataset`, what a loader gives, and what is done with one before training: split, standardise, binary labels."""
+"""`Dataset`, as a loader gives it, and what comes before training: split, standardise, 0/1 labels."""
 
 from dataclasses import dataclass, field, replace
 
@@ -63,9 +63,12 @@ class Dataset:
 
         `positive` defaults to what the registry says, then to the larger of two labels.
         """
-        positive = self.positive if positive is None else positive
-        labels = [None if y is None else zero_one(y, positive) for y in (self.y, self.y_test)]
-        return replace(self, y=labels[0], y_test=labels[1], positive=1)
+        if self.y is None:
+            raise ValueError(f"{self.name!r} has no labels to make binary.")
+        y = zero_one(self.y, self.positive if positive is None else positive)
+        positive = self.y[np.argmax(y)]
+        y_test = None if self.y_test is None else (self.y_test == positive).astype(np.int64)
+        return replace(self, y=y, y_test=y_test, positive=1)
 
     def only(self, classes):
         """The rows, training and test, whose label is one of `classes`; the last of two becomes `positive`.
@@ -117,9 +120,9 @@ def zero_one(y, positive=None):
 def split(data, *, test_size=0.1, random_state=None, official=True):
     """A `Dataset` with a test set: the official one where there is one, else a random one.
 
-    The random one is stratified by class where the labels are classes. With ``official=False`` the official test
-    set is left aside and the training part split (as the bilevel paper seems to have done with a9a). Every `extra`
-    array "a" is joined by its test rows, "a_test".
+    The random one is stratified by class where the labels are classes. With ``official=False`` the official
+    test set is left aside and the training part split (as the bilevel paper seems to have done with a9a).
+    After a random split every `extra` array "a" is joined by its test rows, "a_test".
     """
     if official and data.X_test is not None:
         return data
@@ -136,8 +139,8 @@ def split(data, *, test_size=0.1, random_state=None, official=True):
 def standardise(X, *others, dtype=np.float64, order="C"):
     """`X` and `others` with the mean of X's columns taken off, divided by their standard deviation.
 
-    Columns that are constant in X keep a standard deviation of 1, so that they become 0 there. Means and deviations
-    are taken in float64 whatever the input.
+    Columns that are constant in X keep a standard deviation of 1, so that they become 0 there. Means and
+    deviations are taken in float64 whatever the input.
 
     Parameters
     ----------

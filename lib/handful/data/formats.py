@@ -1,7 +1,7 @@
-"""Readers for the formats in which the data sets are published. They read; nothing is unpacked to disk or unpickled.
+"""Readers for the formats in which the data sets are published. Nothing is unpacked to disk or unpickled.
 
-Every reader takes the path, the registry's `Entry` and the options of its `Raw`, and returns a tuple of arrays.
-What it cannot read is a ValueError or one of `READ_ERRORS`.
+Every reader takes the path, the registry's `Entry` and the options of its `Raw`, and returns a tuple of
+arrays. What it cannot read is one of `READ_ERRORS`.
 """
 
 import bz2
@@ -75,7 +75,7 @@ def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None,
 
 
 def read_cifar_binary(path, entry):
-    """CIFAR-10's `cifar-10-binary.tar.gz`: X_train, y_train, X_test, y_test, at most the entry's test rows."""
+    """CIFAR-10's `cifar-10-binary.tar.gz`: X_train, y_train, X_test, y_test, cut at `test_rows`."""
     batches = {}
     with tarfile.open(path, "r:gz") as archive:
         for member in archive:
@@ -105,10 +105,10 @@ def _inside(name):
 
 
 def read_spoken_digits(path, entry):
-    """The Free Spoken Digit Dataset as a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16 bit).
+    """Free Spoken Digits, a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16 bit).
 
-    Returns X (cut or padded with zeros to the entry's length), y, speaker, index and n_samples (before
-    the cut), sorted by digit, speaker and index.
+    Returns X (cut or padded with zeros to the entry's length), y, speaker, index and n_samples (before the
+    cut), sorted by digit, speaker and index.
     """
     recordings = []
     with zipfile.ZipFile(path) as archive:

@@ -43,8 +43,8 @@ _MAKERS = {name: _table(name) for name in ("breast_cancer", "diabetes", "digits"
 def load(name, *, classes=None, verbose=False, **options):
     """The data set called `name`.
 
-    Files are looked for in the repository's `data/` (a cache folder of the user's where there is no repository), then
-    in the folder that $HANDFUL_DATA names, then at the address where they were published; every file is checked.
+    Files are looked for in the repository's `data/` (a cache folder of the user's where there is none), then in
+    the folder that $HANDFUL_DATA names, then at the address where they were published; every file is checked.
     No other data set is ever put in its place.
 
     Parameters
@@ -52,7 +52,7 @@ def load(name, *, classes=None, verbose=False, **options):
     name : str; `status` lists them
     classes : labels to keep, e.g. ``load("digits", classes=(4, 9))``; None keeps all
     verbose : bool, a progress bar while downloading
-    **options : of the generated sets and the patches, e.g. ``load("pathological", separation=100, seed=1)``; see
+    **options : of generated sets and patches, e.g. ``load("pathological", separation=100, seed=1)``; see
         `handful.data.synthetic`
 
     Returns

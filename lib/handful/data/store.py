@@ -1,7 +1,7 @@
 """Files: where they are looked for, how they are checked, downloaded and kept.
 
-A ready-made `.npz` is taken if its SHA-256 is the registry's, or the one that this module wrote beside it when
-it built the file from checked originals. An original is checked by its SHA-256 where one is known, and its
+A ready-made `.npz` is taken if its SHA-256 is the registry's, or the one that this module wrote beside it
+when it built the file from checked originals. An original is checked by its SHA-256 where one is known, its
 arrays always by their shape and, where the registry has it, by `content_sha256`.
 """
 
@@ -122,7 +122,8 @@ def _canonical(arrays, entry):
     out = {}
     for name, values in arrays.items():
         if name.startswith("X"):
-            out[name] = np.ascontiguousarray(values, dtype=entry.dtype)
+            with np.errstate(invalid="ignore"):  # what does not fit is caught by the checksum of the content
+                out[name] = np.ascontiguousarray(values, dtype=entry.dtype)
         else:
             out[name] = values.astype(np.int64) if values.dtype.kind in "iu" else values
     return out
@@ -151,9 +152,9 @@ def _build(entry, *, verbose):
     """Read the originals of `entry`, keep them as one `.npz` in `data_folder()`, and return its path."""
     if not entry.raw:
         raise MissingDataError(
-            f"data set {entry.name!r} is not on this machine, and its ready-made file is the only source that "
-            f"has exactly these rows. Set HANDFUL_DATA to a folder that holds {entry.filename}, or put the file "
-            f"into {data_folder()}. {entry.notes}".rstrip()
+            f"data set {entry.name!r} is not on this machine, and only its ready-made file has exactly these "
+            f"rows. Set HANDFUL_DATA to a folder that holds {entry.filename}, or put the file into "
+            f"{data_folder()}. {entry.notes}"
         )
     home = data_folder()
     home.mkdir(parents=True, exist_ok=True)
@@ -197,9 +198,9 @@ def _download(raw, entry, folder, *, verbose):
         pooch.retrieve(raw.url, known_hash, fname=raw.filename, path=folder, downloader=downloader)
     except requests.exceptions.RequestException as error:
         raise MissingDataError(
-            f"data set {entry.name!r} is not on this machine, and {raw.url} could not be downloaded "
-            f"({type(error).__name__}: {error}). Set HANDFUL_DATA to a folder that holds {entry.filename}, or "
-            f"download {_listed(entry)} by other means into {data_folder()}."
+            f"data set {entry.name!r} is not on this machine, and {raw.url} could not be downloaded whole "
+            f"({type(error).__name__}: {error}). Set HANDFUL_DATA to a folder that holds {entry.filename}, "
+            f"or put {_originals(entry)} into {data_folder()} by other means."
         ) from error
     except ValueError as error:
         raise BadFileError(f"{raw.filename} from {raw.url} was refused and not kept: {error}") from error
@@ -208,8 +209,5 @@ def _download(raw, entry, folder, *, verbose):
     return folder / raw.filename
 
 
-def _listed(entry):
-    return ", ".join(
-        raw.url if raw.url.endswith("/" + raw.filename) else f"{raw.url} (as {raw.filename})"
-        for raw in entry.raw
-    )
+def _originals(entry):
+    return " and ".join(f"{raw.url} (as {raw.filename})" for raw in entry.raw)

@@ -6,9 +6,9 @@ import numpy as np
 def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     """Two distant clusters of different labels, and two points of different labels close to each other.
 
-    The set on which uniform samples fail a support vector machine: they miss one of the two points between the clusters
-    with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020, section 6 names the set;
-    the numbers are ours). The harder variant is ``separation=100, gap=1``.
+    On it uniform samples fail a support vector machine: a sample of m misses one of the two points between
+    the clusters with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020 describe the
+    set in their experiments; the numbers are ours). A harder variant is ``separation=100, gap=1``.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def gaussian_mixture(
     Parameters
     ----------
     n, n_features, n_components : int
-    overlap : a component's standard deviation in every direction, the centres' being 1; from 0.5 on neighbours mix
-    imbalance : exponent of a Pareto law for the component weights (1.0 is strongly unbalanced); None for equal
-        weights
+    overlap : a component's standard deviation in every direction, the centres' being 1
+    imbalance : exponent of a Pareto law for the component weights, the smaller the less balanced (1.0 has a
+        few large and many small ones); None for equal weights
     tail : degrees of freedom of Student's t noise (3 has heavy tails); None for Gaussian noise
     dtype : of X
     rng : numpy.random.Generator
@@ -83,8 +83,8 @@ def image_patches(image, *, size=8, stride=4):
     image = image[..., np.newaxis] if image.ndim == 2 else image
     if not 1 <= size <= min(image.shape[:2]) or stride < 1:
         raise ValueError(
-            f"size must be in 1..{min(image.shape[:2])} for an image of {image.shape[0]} x {image.shape[1]} and "
-            f"stride at least 1, got size={size}, stride={stride}."
+            f"size must be in 1..{min(image.shape[:2])} for an image of {image.shape[0]} x {image.shape[1]} "
+            f"and stride at least 1, got size={size}, stride={stride}."
         )
     windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
     return np.moveaxis(windows, 2, -1).reshape(-1, size * size * image.shape[2])
