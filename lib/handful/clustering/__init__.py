@@ -1,0 +1,1 @@
+"""Clustering: seeding, Lloyd, mini-batch k-means, variational EM for Gaussian mixtures."""

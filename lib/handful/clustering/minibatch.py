@@ -1,0 +1,227 @@
+"""Mini-batch k-means (Sculley 2010) that takes importance weights, and any sampler for its batches."""
+
+import numpy as np
+from numba import njit
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics import pairwise_distances_argmin_min
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from handful.coreset import MAX_SEED, as_generator, check_sample_weight, check_size
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _sq_dist(a, b):
+    total = 0.0
+    for j in range(a.size):
+        total += (a[j] - b[j]) ** 2
+    return total
+
+
+@njit(cache=True)
+def kmeans_step(X, indices, weights, centres, counts):
+    """One mini-batch step: assign the batch to its nearest centres, then pull these (Sculley, Algorithm 1).
+
+    Each point moves its centre by weight / (sum of the weights the centre has seen) of the way; with weights
+    1/(n q) the centres are those of the uniform batch in expectation.
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+    indices, weights : arrays, shape (b,), the batch
+    centres : array, shape (K, d), changed in place
+    counts : array, shape (K,), the weight each centre has seen; changed in place
+
+    Returns
+    -------
+    array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before the step
+    """
+    b = indices.size
+    nearest = np.empty(b, np.int64)
+    gradient_norms = np.empty(b)
+    for i in range(b):
+        x = X[indices[i]]
+        best = np.inf
+        for c in range(centres.shape[0]):
+            distance = _sq_dist(x, centres[c])
+            if distance < best:
+                best = distance
+                nearest[i] = c
+        gradient_norms[i] = 2.0 * np.sqrt(best)
+    for i in range(b):
+        if weights[i] == 0.0:
+            continue
+        c = nearest[i]
+        counts[c] += weights[i]
+        rate = weights[i] / counts[c]
+        for j in range(X.shape[1]):
+            centres[c, j] += rate * (X[indices[i], j] - centres[c, j])
+    return gradient_norms
+
+
+class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """K-means on small batches drawn by a sampler of your choice, with importance weights.
+
+    Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4.
+
+    Parameters
+    ----------
+    n_clusters : int, K
+    sampler : None draws uniformly; one of `handful.sampling`'s samplers over the rows of X; or a function
+        ``(X, rng) -> sampler`` that makes one. `fit` tells it the norm of each point's gradient.
+    batch_size : int, points a batch (a sampler brings its own); at most n are taken
+    n_steps : int, batches of one `fit`
+    init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    cluster_centers_ : array, shape (K, d)
+    counts_ : array, shape (K,), the weight each centre has seen
+    labels_ : int array, shape (n,), nearest centre of each row given to `fit` or the last `partial_fit`
+    inertia_ : float, weighted sum of squared distances to the nearest centres of those rows
+    n_steps_ : int, batches seen
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful.sampling import MixtureSampler, distance_components
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> def far_points(X, rng):
+    ...     return MixtureSampler(distance_components(X, 9, rng=rng), batch_size=100, random_state=rng)
+    >>> MiniBatchKMeans(n_clusters=5, sampler=far_points, random_state=0).fit(X).cluster_centers_.shape
+    (5, 2)
+    """
+
+    def __init__(
+        self, n_clusters=8, *, sampler=None, batch_size=100, n_steps=1000, init="k-means++", random_state=None
+    ):
+        self.n_clusters = n_clusters
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.init = init
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Run `n_steps` batches from a fresh start.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+        y : ignored
+        sample_weight : shape (n,), how often each row counts; multiplied with the importance weights
+
+        Raises
+        ------
+        ValueError
+            for more clusters than rows, bad weights, or a sampler over another number of points
+        """
+        X, sample_weight = self._check(X, sample_weight, reset=True)
+        rng = as_generator(self.random_state)
+        self._start(X, sample_weight, rng)
+        sampler = self._make_sampler(X, rng)
+        is_weighted = not (sample_weight == sample_weight[0]).all()
+        for _ in range(self.n_steps):
+            if sampler is None:
+                indices = rng.integers(len(X), size=min(self.batch_size, len(X)))
+                weights = np.ones(len(indices))
+            else:
+                indices, weights = sampler.sample()
+            scaled = weights * sample_weight[indices] if is_weighted else weights
+            norms = kmeans_step(X, indices, scaled, self.cluster_centers_, self.counts_)
+            if sampler is not None:
+                sampler.update(norms * sample_weight[indices] if is_weighted else norms)
+            self.n_steps_ += 1
+        return self._finish(X, sample_weight)
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """One step with the rows of `X` as the batch; `sample_weight` are its importance weights.
+
+        The first call chooses the centres among its rows, so it needs at least `n_clusters` of them.
+        """
+        first = not hasattr(self, "cluster_centers_")
+        X, sample_weight = self._check(X, sample_weight, reset=first)
+        if first:
+            self._start(X, sample_weight, as_generator(self.random_state))
+        kmeans_step(X, np.arange(len(X)), sample_weight, self.cluster_centers_, self.counts_)
+        self.n_steps_ += 1
+        return self._finish(X, sample_weight)
+
+    def predict(self, X):
+        """The nearest centre of each row, int array of shape (n,)."""
+        return self._nearest(X)[0]
+
+    def transform(self, X):
+        """Distances to the centres, shape (n, K)."""
+        check_is_fitted(self)
+        return euclidean_distances(self._validate(X), self.cluster_centers_)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the (weighted) sum of squared distances to the nearest centres."""
+        sq_dist = self._nearest(X)[1] ** 2
+        return -float(check_sample_weight(sample_weight, len(sq_dist)) @ sq_dist)
+
+    def _nearest(self, X):
+        check_is_fitted(self)
+        return pairwise_distances_argmin_min(self._validate(X), self.cluster_centers_)
+
+    def _validate(self, X, reset=False):
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
+
+    def _check(self, X, sample_weight, *, reset):
+        X = self._validate(X, reset=reset)
+        sample_weight = check_sample_weight(sample_weight, len(X))
+        if reset:
+            check_size(self.n_clusters, len(X), len(X))
+        for name in ("batch_size", "n_steps"):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        return X, sample_weight
+
+    def _start(self, X, sample_weight, rng):
+        if isinstance(self.init, str):
+            if self.init != "k-means++":
+                raise ValueError(f"init must be 'k-means++' or an array of centres, got {self.init!r}.")
+            size = min(len(X), max(3 * self.n_clusters, 10 * self.batch_size))
+            rows = rng.choice(len(X), size=size, replace=False) if size < len(X) else np.arange(len(X))
+            if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
+                rows = np.arange(len(X))
+            centres, _ = kmeans_plusplus(
+                X[rows],
+                self.n_clusters,
+                sample_weight=sample_weight[rows],
+                random_state=int(rng.integers(MAX_SEED)),
+            )
+        else:
+            centres = np.asarray(self.init)
+            if centres.shape != (self.n_clusters, X.shape[1]):
+                raise ValueError(
+                    f"init must have shape {(self.n_clusters, X.shape[1])}, got {centres.shape}."
+                )
+        self.cluster_centers_ = np.array(centres, dtype=X.dtype, order="C")
+        self.counts_ = np.zeros(self.n_clusters)
+        self.n_steps_ = 0
+
+    def _make_sampler(self, X, rng):
+        sampler = self.sampler
+        if callable(sampler):
+            sampler = sampler(X, rng)
+        if sampler is not None and sampler.n != len(X):
+            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {len(X)} rows.")
+        return sampler
+
+    def _finish(self, X, sample_weight):
+        self.labels_, distance = pairwise_distances_argmin_min(X, self.cluster_centers_)
+        self.inertia_ = float(sample_weight @ distance**2)
+        return self
+
+    @property
+    def _n_features_out(self):
+        return self.n_clusters
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

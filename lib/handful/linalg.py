@@ -1,0 +1,122 @@
+"""Small numerics that several algorithms share: projections onto the simplex, alias tables."""
+
+import numpy as np
+from numba import njit
+
+_TWO_32 = 4294967296.0
+
+
+@njit(cache=True)
+def project_simplex(w, z=1.0):
+    """The point nearest to `w` whose entries are non-negative and add up to `z`.
+
+    Duchi et al. (2008); `proj_simplex` of VRM, Algorithm 3, lines 1-6. O(k log k).
+
+    Parameters
+    ----------
+    w : float array, shape (k,)
+    z : float, at least 0
+
+    Returns
+    -------
+    array, shape (k,), a new one
+    """
+    u = np.sort(w)[::-1]
+    total, threshold = 0.0, 0.0
+    for j in range(u.size):
+        total += u[j]
+        candidate = (total - z) / (j + 1)
+        if j == 0 or u[j] - candidate > 0:
+            threshold = candidate
+        else:
+            break  # u decreases and the candidate does not: no later j passes
+    return np.maximum(w - threshold, 0.0)
+
+
+@njit(cache=True)
+def project_restricted_simplex(w, gamma):
+    """The point of the simplex with a last entry of at least `gamma` nearest to `w` (VRM, Algorithm 3).
+
+    Parameters
+    ----------
+    w : float array, shape (k,)
+    gamma : float in [0, 1]
+
+    Returns
+    -------
+    array, shape (k,), a new one
+    """
+    x = project_simplex(w, 1.0)
+    if x[-1] < gamma:
+        x[-1] = gamma
+        x[:-1] = project_simplex(w[:-1], 1.0 - gamma)
+    return x
+
+
+@njit(cache=True)
+def fill_alias_records(p, records):
+    """Write the alias table of the distribution `p` (Walker 1977, Vose 1991) into `records`. O(n).
+
+    Bin i is a 64-bit record: its upper half holds the share of the bin that is i's own, in units of
+    2^-32, its lower half the index that gets the rest. One record is one cache line touched a draw.
+
+    Parameters
+    ----------
+    p : float array, shape (n,), adds up to one
+    records : uint64 array, shape (n,), overwritten
+    """
+    n = p.size
+    share = np.empty(n)
+    order = np.empty(n, np.int64)  # small bins grow from the left, large ones from the right
+    n_small, n_large = 0, 0
+    for i in range(n):
+        share[i] = p[i] * n
+        if share[i] < 1.0:
+            order[n_small] = i
+            n_small += 1
+        else:
+            n_large += 1
+            order[n - n_large] = i
+    while n_small > 0 and n_large > 0:
+        n_small -= 1
+        small, large = order[n_small], order[n - n_large]
+        records[small] = (np.uint64(share[small] * _TWO_32) << np.uint64(32)) | np.uint64(large)
+        share[large] -= 1.0 - share[small]
+        if share[large] < 1.0:
+            n_large -= 1
+            order[n_small] = large
+            n_small += 1
+    for s in range(n_small):  # what rounding left over is full
+        i = order[s]
+        records[i] = (np.uint64(0xFFFFFFFF) << np.uint64(32)) | np.uint64(i)
+    for s in range(n_large):
+        i = order[n - 1 - s]
+        records[i] = (np.uint64(0xFFFFFFFF) << np.uint64(32)) | np.uint64(i)
+
+
+def alias_records(p):
+    """The alias table of one distribution, or of each row of several; see `fill_alias_records`.
+
+    Parameters
+    ----------
+    p : float array, shape (n,) or (k, n)
+
+    Returns
+    -------
+    uint64 array of the same shape
+    """
+    records = np.empty(p.shape, np.uint64)
+    for row, out in zip(np.atleast_2d(p), np.atleast_2d(records)):
+        fill_alias_records(row, out)
+    return records
+
+
+@njit(cache=True, inline="always")
+def draw_alias(records, u):
+    """The index that the alias table `records`, shape (n,), gives for `u` uniform in [0, 1). O(1)."""
+    n = records.size
+    x = u * n
+    i = min(np.int64(x), n - 1)  # u * n may round up to n
+    record = records[i]
+    own = (x - i) * _TWO_32 < np.float64(record >> np.uint64(32))
+    return i if own else np.int64(record & np.uint64(0xFFFFFFFF))

@@ -1,0 +1,22 @@
+"""Adaptive importance sampling: mixtures (VRM), bandits (VRB), k-DPPs, prioritised replay.
+
+`handful.sampling.torch_sampler`, which needs torch, puts any of these samplers under a DataLoader.
+"""
+
+from handful.sampling.bandit import BanditSampler
+from handful.sampling.base import UniformSampler
+from handful.sampling.components import concentration, distance_components, group_components
+from handful.sampling.full_information import FullInformation
+from handful.sampling.mixture import REFERENCE, FixedMixture, MixtureSampler
+
+__all__ = [
+    "REFERENCE",
+    "BanditSampler",
+    "FixedMixture",
+    "FullInformation",
+    "MixtureSampler",
+    "UniformSampler",
+    "concentration",
+    "distance_components",
+    "group_components",
+]

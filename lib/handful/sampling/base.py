@@ -1,0 +1,109 @@
+"""What every sampler of points has in common: batches, importance weights, feedback; and the uniform one."""
+
+import numpy as np
+
+from handful.coreset import as_generator
+
+
+class Sampler:
+    """Draws batches of points with replacement and learns, where it can, from the losses they gave.
+
+    ``sample() -> (indices, weights)``
+        `indices`, int array of shape (b,), drawn from q; `weights`, shape (b,), are 1/(n q(i)): their mean is
+        about one and ``(weights * losses).mean()`` estimates the mean loss over all n points without bias.
+    ``update(losses)``
+        the feedback for the batch drawn last, shape (b,): the loss, or better the gradient norm, of each of
+        its points. With `indices` and `weights` it may answer any earlier batch.
+
+    A subclass implements `_draw() -> (indices, weights)` and `_learn(indices, weights, losses)`, where
+    `indices` is None for the batch drawn last.
+
+    Parameters
+    ----------
+    n : int, number of points
+    batch_size : int, b
+    random_state : int, Generator, RandomState or None
+    """
+
+    draws_sets = False  # one loss a point, not one a batch
+
+    def __init__(self, n, *, batch_size, random_state):
+        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+            raise ValueError(f"batch_size must be an integer, got {batch_size!r}.")
+        if not 1 <= batch_size <= n:
+            raise ValueError(
+                f"batch_size must be between 1 and the number of points, got {batch_size} for n={n}."
+            )
+        self.n = int(n)
+        self.batch_size = int(batch_size)
+        self.rng = as_generator(random_state)
+        self._last = None
+
+    def sample(self):
+        """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
+        self._last = self._draw()
+        return self._last
+
+    def update(self, losses, indices=None, weights=None):
+        """Take the feedback for one batch.
+
+        Parameters
+        ----------
+        losses : array or torch tensor, shape (b,), finite and not negative; what is to have a small variance
+            under the weights: the loss, or the norm of the point's gradient
+        indices, weights : what `sample` gave for that batch; needed only when it is not the latest one
+
+        Raises
+        ------
+        ValueError
+            for negative or non-finite losses and wrong lengths
+        RuntimeError
+            when nothing has been drawn yet
+        """
+        losses = _as_vector(losses)
+        if indices is None:
+            if self._last is None:
+                raise RuntimeError("update() takes the losses of a drawn batch: call sample() first.")
+            expected, weights = self.batch_size, self._last[1]
+        else:
+            indices, weights = _as_vector(indices, np.int64), _as_vector(weights)
+            expected = len(indices)
+            if expected == 0 or indices.min() < 0 or indices.max() >= self.n or len(weights) != expected:
+                raise ValueError(f"an earlier batch needs indices in 0..{self.n - 1} and as many weights.")
+        if losses.shape != (expected,):
+            raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
+        self._learn(indices, weights, losses)
+
+
+def _as_vector(values, dtype=np.float64):
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.ascontiguousarray(values, dtype=dtype)
+
+
+def check_losses(losses):
+    """ValueError unless `losses` are finite and not negative."""
+    good = np.isfinite(losses) & (losses >= 0)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise ValueError(f"losses must be finite and not negative, got {losses[bad]} at position {bad}.")
+
+
+class UniformSampler(Sampler):
+    """Draws points uniformly, all with weight one: what the others are compared with.
+
+    Parameters
+    ----------
+    n : int, number of points
+    batch_size : int
+    random_state : int, Generator, RandomState or None
+    """
+
+    def __init__(self, n, *, batch_size=100, random_state=None):
+        super().__init__(n, batch_size=batch_size, random_state=random_state)
+
+    def _draw(self):
+        return self.rng.integers(self.n, size=self.batch_size), np.ones(self.batch_size)
+
+    def _learn(self, indices, weights, losses):
+        check_losses(losses)

@@ -1,0 +1,115 @@
+"""Components for mixtures of sampling distributions: their checks, and ready-made ones."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def _row_facts(p):
+    """Of each row of `p`: sum, least and greatest entry (NaN where an entry is NaN)."""
+    k, n = p.shape
+    facts = np.empty((k, 3))
+    for j in range(k):
+        total, least, greatest = 0.0, np.inf, -np.inf
+        for i in range(n):
+            total += p[j, i]
+            least, greatest = min(least, p[j, i]), max(greatest, p[j, i])
+        facts[j, 0], facts[j, 1], facts[j, 2] = total, least, greatest
+    return facts
+
+
+def check_probabilities(probabilities, *, uniform):
+    """The components as a float64 array whose rows add up to one, and whether the last is the uniform one.
+
+    Parameters
+    ----------
+    probabilities : array, shape (k, n)
+    uniform : bool, whether the mixture has a uniform component besides (or as its last row)
+
+    Raises
+    ------
+    ValueError
+        for a wrong shape, NaN, negative entries, rows that do not add up to one, and, without a uniform
+        component, zeros: the weights could starve such a point, and its importance weight has no bound
+    """
+    p = np.ascontiguousarray(probabilities)
+    tolerance = 1e-3 if p.dtype in (np.float32, np.float16) else 1e-6
+    p = p.astype(np.float64, copy=False)
+    if p.ndim != 2 or p.size == 0:
+        raise ValueError(f"probabilities must have shape (k, n), one distribution a row, got {p.shape}.")
+    total, least, greatest = _row_facts(p).T
+    for j in range(len(p)):
+        if not (least[j] >= 0 and np.isfinite(total[j])):
+            raise ValueError(f"probabilities must be finite and not negative; component {j} is not.")
+        if abs(total[j] - 1.0) > tolerance:
+            raise ValueError(f"each component must add up to one; component {j} adds up to {total[j]:.6g}.")
+        if least[j] == 0 and not uniform:
+            raise ValueError(
+                f"component {j} gives a point probability zero, and no uniform component reaches it; "
+                "leave uniform=True."
+            )
+    is_uniform = uniform and greatest[-1] - least[-1] <= 1e-9 * greatest[-1]
+    if np.abs(total - 1.0).max() > 1e-12:
+        p = p / total[:, None]
+    return p, bool(is_uniform)
+
+
+def concentration(probabilities):
+    """The least c with p_j(i) <= c/n for all components and points (VRM, Assumption 1 and Table 1)."""
+    return float(np.max(probabilities) * np.shape(probabilities)[1])
+
+
+def group_components(labels, *, leak=1e-7):
+    """One component a group, proportional to 1 on the group and to `leak` elsewhere (VRM, section 6.1).
+
+    Parameters
+    ----------
+    labels : array, shape (n,), a group's name for each point
+    leak : float, the weight of the points outside
+
+    Returns
+    -------
+    array, shape (number of groups, n), in the sorted order of the names
+    """
+    labels = np.asarray(labels)
+    p = np.where(labels == np.unique(labels)[:, None], 1.0, leak)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+@njit(cache=True)
+def _distances(X, centres, out):
+    for i in range(X.shape[0]):
+        for j in range(centres.shape[0]):
+            total = 0.0
+            for m in range(X.shape[1]):
+                total += (X[i, m] - centres[j, m]) ** 2
+            out[j, i] = np.sqrt(total)
+
+
+def distance_components(X, k, *, rng, smoothing=0.1):
+    """Components for mini-batch k-means: far points of a random centre are likely (VRM, section 6.4).
+
+    p_j(i) = (1 - smoothing) d(x_i, mu_j) / sum_l d(x_l, mu_j) + smoothing/n, with mu_j a random data point
+    and d the Euclidean distance.
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+    k : int, number of components, at most n
+    rng : numpy.random.Generator
+    smoothing : float in (0, 1], the uniform share of each component
+
+    Returns
+    -------
+    array, shape (k, n)
+    """
+    n = len(X)
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be between 1 and the number of points, got k={k} for n={n}.")
+    p = np.empty((k, n))
+    _distances(X, X[rng.choice(n, size=k, replace=False)], p)
+    total = p.sum(axis=1, keepdims=True)
+    total[total == 0] = 1.0  # all points are one: the share that is left is uniform
+    p *= (1.0 - smoothing) / total
+    p += (1.0 - p.sum(axis=1, keepdims=True)) / n
+    return p

@@ -1,0 +1,219 @@
+"""Samplers from a mixture of given distributions: with fixed weights, or with weights learned online (VRM)."""
+
+import numpy as np
+from numba import njit
+
+from handful.linalg import draw_alias, fill_alias_records
+from handful.sampling.base import Sampler
+from handful.sampling.components import check_probabilities
+from handful.sampling.newton import NewtonLearner
+
+# The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
+# instead of the projection, and one component for the whole batch.
+REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, pgd_steps=5, shared_component=True)
+
+
+@njit(cache=True)
+def _draw_batch(uniforms, w, records, densities, shared_component):
+    """Draw b points; `uniforms` has shape (2, b). Returns indices, weights and rows n p(i), shape (b, k)."""
+    b, k = uniforms.shape[1], w.size
+    n, n_tables = densities.shape
+    indices, weights, rows = np.empty(b, np.int64), np.empty(b), np.empty((b, k))
+    cumulative = np.cumsum(w)
+    cumulative[:] /= cumulative[-1]
+    for i in range(b):
+        u = uniforms[0, 0] if shared_component else uniforms[0, i]
+        component = 0
+        for j in range(k - 1):
+            component += u >= cumulative[j]
+        if component < n_tables:
+            indices[i] = draw_alias(records[component], uniforms[1, i])
+        else:
+            indices[i] = min(np.int64(uniforms[1, i] * n), n - 1)
+    for i in range(b):
+        q = 0.0
+        for j in range(n_tables):
+            rows[i, j] = densities[indices[i], j]
+            q += w[j] * rows[i, j]
+        if n_tables < k:
+            rows[i, n_tables] = 1.0
+            q += w[n_tables]
+        weights[i] = 1.0 / q
+    return indices, weights, rows
+
+
+@njit(cache=True)
+def _tables(probabilities, records, densities):
+    """Alias tables, shape (m, n), and float32 rows n p(i), shape (n, m), of the first m distributions."""
+    m, n = records.shape
+    for j in range(m):
+        fill_alias_records(probabilities[j], records[j])
+    for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
+        for j in range(m):
+            for i in range(start, min(start + 512, n)):
+                densities[i, j] = probabilities[j, i] * n
+
+
+class FixedMixture(Sampler):
+    """Samples from a mixture of given distributions with weights that stay as they are.
+
+    The control for `MixtureSampler`: what prior knowledge alone gives. O(1) a draw by alias tables.
+
+    Parameters
+    ----------
+    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one
+    mixture_weights : array, shape (k,) with `uniform` False, otherwise (k + 1,) with the uniform component's
+        last (k when the last row is uniform already); default: all equal
+    batch_size : int
+    uniform : bool, append the uniform distribution unless the last row is uniform already. Without it every
+        point needs a positive probability in every component.
+    shared_component : bool, draw a batch's points from one and the same random component (as the authors'
+        code does; still unbiased, but correlated) instead of independently (the paper's text)
+    random_state : int, Generator, RandomState or None
+
+    Attributes
+    ----------
+    mixture_weights : array, shape (k,), the uniform component's last
+    k : int, components, the uniform one included
+
+    Raises
+    ------
+    ValueError
+        for rows that are not distributions, points that could not be drawn, a batch larger than n
+    """
+
+    def __init__(
+        self,
+        probabilities,
+        *,
+        mixture_weights=None,
+        batch_size=100,
+        uniform=True,
+        shared_component=False,
+        random_state=None,
+    ):
+        self._uniform = uniform
+        n = self._set_tables(probabilities)
+        super().__init__(n, batch_size=batch_size, random_state=random_state)
+        self.shared_component = shared_component
+        if mixture_weights is None:
+            mixture_weights = np.full(self.k, 1.0 / self.k)
+        w = np.array(mixture_weights, dtype=np.float64)
+        if w.shape != (self.k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
+            raise ValueError(f"mixture_weights must be {self.k} numbers >= 0 that add up to one, got {w}.")
+        self._w = w
+
+    def _set_tables(self, probabilities):
+        probabilities, self._has_uniform = check_probabilities(probabilities, uniform=self._uniform)
+        m = len(probabilities) - self._has_uniform
+        n = probabilities.shape[1]
+        self.k = m + self._uniform
+        self._records, self._densities = np.empty((m, n), np.uint64), np.empty((n, m), np.float32)
+        _tables(probabilities, self._records, self._densities)
+        return n
+
+    def set_probabilities(self, probabilities):
+        """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).
+
+        O(k n). Call it between an update and the next sample.
+        """
+        k, n = self.k, self.n
+        if np.shape(probabilities) not in ((k, n), (k - self._uniform, n)):
+            raise ValueError(f"the new components must be like the old, {k} over {n} points.")
+        self._set_tables(probabilities)
+        if self.k != k:
+            raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
+
+    @property
+    def mixture_weights(self):
+        """The mixture weights, shape (k,), the uniform component's last."""
+        return self._w.copy()
+
+    @property
+    def probabilities(self):
+        """The distribution q that points are drawn from now, shape (n,). O(k n)."""
+        m = self._densities.shape[1]
+        q = self._densities @ self._w[:m] + (self._w[m] if m < self.k else 0.0)
+        return q / self.n
+
+    def _draw(self):
+        uniforms = self.rng.random((2, self.batch_size))
+        indices, weights, self._rows = _draw_batch(
+            uniforms, self._w, self._records, self._densities, self.shared_component
+        )
+        return indices, weights
+
+    def _learn(self, indices, weights, losses):
+        pass
+
+
+class MixtureSampler(FixedMixture):
+    """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
+
+    The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
+    do as well as the best fixed mixture in the long run. One update costs O(k^2) and a projection.
+
+    Parameters
+    ----------
+    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one
+    beta : float, inverse step length; smaller moves faster. With the default `scale`, 1 to 10 suit
+    gamma : float in [0, 1], least share of the uniform component; weights never exceed 1/gamma
+    eps : float, H starts as eps I: larger moves slower at first
+    batch_size : int, points a call of `sample`
+    uniform : bool, append the uniform distribution unless the last row is uniform already. Without it every
+        point needs a positive probability in every component, and gamma bounds the last one's share.
+    scale : None (default) measures squared losses in units of their running mean, so that beta, gamma and eps
+        mean the same for every data set; a number divides the paper's f(w) by it, as the authors' code does
+    pgd_steps : int; 0 (default) projects exactly in the norm of H, otherwise that many projected-gradient
+        steps of length 0.2 stand in for it, as in the authors' code
+    shared_component : bool, draw each batch from one random component, as in the authors' code
+    random_state : int, Generator, RandomState or None
+
+    Notes
+    -----
+    ``MixtureSampler(p, **REFERENCE)`` has the settings of the authors' code. The paper prints none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]])
+    >>> sampler = MixtureSampler(p, batch_size=2, random_state=0)
+    >>> indices, weights = sampler.sample()
+    >>> sampler.update(np.array([1.0, 2.0]))
+    """
+
+    def __init__(
+        self,
+        probabilities,
+        *,
+        beta=10.0,
+        gamma=0.01,
+        eps=1.0,
+        batch_size=100,
+        uniform=True,
+        scale=None,
+        pgd_steps=0,
+        shared_component=False,
+        random_state=None,
+    ):
+        super().__init__(
+            probabilities,
+            batch_size=batch_size,
+            uniform=uniform,
+            shared_component=shared_component,
+            random_state=random_state,
+        )
+        if scale is not None:
+            scale = scale / self.n**2  # the learner's cost is f(w)/n^2
+        self._learner = NewtonLearner(
+            self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, pgd_steps=pgd_steps
+        )
+        self._w = self._learner.w
+
+    def _learn(self, indices, weights, losses):
+        if indices is None:
+            rows = self._rows
+        else:
+            rows = np.ones((len(indices), self.k))
+            rows[:, : self._densities.shape[1]] = self._densities[indices]
+        self._learner.step(rows, weights, losses)

@@ -1,0 +1,270 @@
+"""The online Newton step on the restricted simplex: what VRM, with full or bandit feedback, learns by.
+
+Everything here is about k mixture weights; k is small (about 10), the data are not in sight.
+"""
+
+import numpy as np
+from numba import njit
+
+from handful.linalg import project_restricted_simplex
+
+REFRESH = 500  # updates after which the inverse is computed anew, so that rounding cannot pile up
+
+
+@njit(cache=True)
+def sherman_morrison(H_inv, g):
+    """Turn the inverse of H into that of H + g g', in place, O(k^2) (VRM, section 5).
+
+    Returns
+    -------
+    array, shape (k,) : the new inverse times g, the Newton direction
+    """
+    k = g.size
+    v = np.empty(k)
+    curvature = 1.0
+    for i in range(k):
+        total = 0.0
+        for j in range(k):
+            total += H_inv[i, j] * g[j]
+        v[i] = total
+        curvature += total * g[i]
+    for i in range(k):
+        for j in range(k):
+            H_inv[i, j] -= v[i] * v[j] / curvature
+    return v / curvature
+
+
+@njit(cache=True)
+def _cholesky_solve(H, free, n_free, b, factor, x, y):
+    """Solve H_FF x = b_F and H_FF y = 1 for the `n_free` indices in `free`; x, y hold their first entries."""
+    for i in range(n_free):
+        for j in range(i + 1):
+            total = H[free[i], free[j]]
+            for m in range(j):
+                total -= factor[i, m] * factor[j, m]
+            if i == j:
+                factor[i, i] = np.sqrt(total)
+            else:
+                factor[i, j] = total / factor[j, j]
+        total_x, total_y = b[free[i]], 1.0
+        for m in range(i):
+            total_x -= factor[i, m] * x[m]
+            total_y -= factor[i, m] * y[m]
+        x[i], y[i] = total_x / factor[i, i], total_y / factor[i, i]
+    for i in range(n_free - 1, -1, -1):
+        total_x, total_y = x[i], y[i]
+        for m in range(i + 1, n_free):
+            total_x -= factor[m, i] * x[m]
+            total_y -= factor[m, i] * y[m]
+        x[i], y[i] = total_x / factor[i, i], total_y / factor[i, i]
+
+
+@njit(cache=True)
+def project_in_norm(H, target, gamma, start):
+    """The minimiser of (w - target)' H (w - target) over the simplex with w_k >= gamma (Algorithm 2, line 7).
+
+    A primal active-set method: exact, a few k x k factorisations from a start near the solution.
+
+    Parameters
+    ----------
+    H : array, shape (k, k), positive definite
+    target : array, shape (k,)
+    gamma : float in [0, 1], the least weight of the last entry
+    start : array, shape (k,), a point of the restricted simplex; its zeros are the first guess of the active
+        set
+
+    Returns
+    -------
+    array, shape (k,), a new one
+    """
+    k = target.size
+    mass = 1.0 - gamma
+    x = start.copy()  # the unknown is w less its lower bounds: x >= 0, sum x = 1 - gamma
+    x[k - 1] = max(x[k - 1] - gamma, 0.0)
+    if mass <= 0.0:
+        x[:] = 0.0
+        x[k - 1] = gamma
+        return x
+    b = np.empty(k)  # H (target - lower bounds)
+    for i in range(k):
+        total = -H[i, k - 1] * gamma
+        for j in range(k):
+            total += H[i, j] * target[j]
+        b[i] = total
+    is_free = x > 0.0
+    free = np.empty(k, np.int64)
+    factor = np.empty((k, k))
+    y, ones = np.empty(k), np.empty(k)
+    for _ in range(
+        50 * k
+    ):  # finite without a cap, as the objective falls; rounding must not turn it into a loop
+        n_free = 0
+        for i in range(k):
+            if is_free[i]:
+                free[n_free] = i
+                n_free += 1
+        _cholesky_solve(H, free, n_free, b, factor, y, ones)
+        multiplier = (mass - y[:n_free].sum()) / ones[:n_free].sum()
+        step, blocking = 1.0, -1
+        for a in range(n_free):
+            y[a] += multiplier * ones[a]
+            if y[a] < 0.0:
+                ratio = x[free[a]] / (x[free[a]] - y[a])
+                if ratio < step:
+                    step, blocking = ratio, free[a]
+        for a in range(n_free):
+            x[free[a]] += step * (y[a] - x[free[a]])
+        if blocking >= 0:
+            x[blocking] = 0.0
+            is_free[blocking] = False
+            continue
+        worst, worst_slope = -1, 0.0
+        for i in range(k):
+            if not is_free[i]:
+                slope, size = -b[i] - multiplier, abs(b[i]) + abs(multiplier)
+                for a in range(n_free):
+                    slope += H[i, free[a]] * x[free[a]]
+                    size += abs(H[i, free[a]] * x[free[a]])
+                if slope < worst_slope and slope < -1e-13 * size:
+                    worst, worst_slope = i, slope
+        if worst < 0:
+            break
+        is_free[worst] = True
+    total = 0.0
+    for i in range(k):
+        x[i] = max(x[i], 0.0)
+        total += x[i]
+    x *= mass / total
+    x[k - 1] += gamma
+    return x
+
+
+@njit(cache=True)
+def project_by_gradient(H, target, gamma, start, n_steps):
+    """A few projected-gradient steps of length 0.2 towards `project_in_norm`'s answer, as in the authors' code.
+
+    The step is not scaled by the norm of H: with a large H it oscillates, with few steps it stays near
+    `start`.
+    """
+    x = start.copy()
+    for _ in range(n_steps):
+        x = project_restricted_simplex(x - 0.2 * (H @ (x - target)), gamma)
+    return x
+
+
+@njit(cache=True)
+def newton_step(w, H, H_inv, g, beta, gamma, pgd_steps):
+    """Lines 5-7 of VRM's Algorithms 1 and 2: update H and its inverse, step, project; all in place.
+
+    Parameters
+    ----------
+    w : array, shape (k,), the mixture weights
+    H, H_inv : arrays, shape (k, k)
+    g : array, shape (k,), the gradient of the round's cost
+    beta : float, the step is 1/beta
+    gamma : float, least weight of the last component
+    pgd_steps : int, 0 for the exact projection
+    """
+    k = w.size
+    direction = sherman_morrison(H_inv, g)
+    for i in range(k):
+        for j in range(k):
+            H[i, j] += g[i] * g[j]
+    target = w - direction / beta
+    if pgd_steps > 0:
+        w[:] = project_by_gradient(H, target, gamma, w, pgd_steps)
+    else:
+        w[:] = project_in_norm(H, target, gamma, w)
+
+
+@njit(cache=True)
+def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
+    """One update from a batch of n_b draws (VRM, Algorithm 2 with the delayed feedback of section 6.4).
+
+    Parameters
+    ----------
+    rows : array, shape (b, k); n p_j(i) of each draw
+    weights : array, shape (b,); the importance weights 1/(n q(i)) with which they were drawn
+    losses : array, shape (b,)
+    w, H, H_inv : the learner's state, changed in place
+    memory : array, shape (3,); sum of r l^2, its count, updates so far; changed in place
+    settings : (beta, gamma, scale, pgd_steps); a scale of 0 divides by the running mean of r l^2
+
+    Returns
+    -------
+    int : 0 done, 1 when a loss is negative or its square is not finite (then nothing was changed)
+    """
+    beta, gamma, scale, pgd_steps = settings
+    b, k = rows.shape
+    second_moment = 0.0
+    for i in range(b):
+        if not (losses[i] >= 0.0 and losses[i] < np.inf):
+            return 1
+        second_moment += weights[i] * losses[i] * losses[i]
+    if second_moment == np.inf:
+        return 1
+    memory[0] += second_moment
+    memory[1] += b
+    if second_moment == 0.0:
+        return 0  # the gradient is zero
+    unit = 1.0 / scale if scale > 0.0 else memory[1] / (memory[0] * b)
+    g = np.zeros(k)
+    for i in range(b):
+        r = weights[i]
+        factor = unit * losses[i] * losses[i] * r * r * r
+        for j in range(k):
+            g[j] -= factor * rows[i, j]
+    newton_step(w, H, H_inv, g, beta, gamma, pgd_steps)
+    memory[2] += 1
+    if memory[2] % REFRESH == 0:
+        H_inv[:] = np.linalg.inv(H)
+    return 0
+
+
+class NewtonLearner:
+    """Mixture weights learned by online Newton steps; the samplers of this package hold one.
+
+    Parameters
+    ----------
+    k : int, number of components
+    beta : float > 0, inverse step length
+    gamma : float in [0, 1], least weight of the last component
+    eps : float > 0, H starts as eps I
+    scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps have no
+        units; a number divides the cost f(w)/n^2 by it
+    pgd_steps : int, 0 projects exactly, otherwise so many projected-gradient steps
+
+    Attributes
+    ----------
+    w : array, shape (k,), the weights, starting at 1/k (or the nearest point with w_k >= gamma)
+    """
+
+    def __init__(self, k, *, beta, gamma, eps, scale=None, pgd_steps=0):
+        for name, value in (("beta", beta), ("eps", eps), ("scale", 1.0 if scale is None else scale)):
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be positive, got {name}={value}.")
+        if not 0 <= gamma <= 1:
+            raise ValueError(
+                f"gamma is the least share of the uniform component, in [0, 1]; got gamma={gamma}."
+            )
+        if pgd_steps < 0:
+            raise ValueError(f"pgd_steps must be 0 (exact projection) or more, got {pgd_steps}.")
+        self.w = project_restricted_simplex(np.full(k, 1.0 / k), float(gamma))
+        self.H = eps * np.eye(k)
+        self.H_inv = np.eye(k) / eps
+        self.memory = np.zeros(3)
+        self.settings = (float(beta), float(gamma), float(scale or 0.0), int(pgd_steps))
+
+    def step(self, rows, weights, losses):
+        """One update from a batch; see `batch_step`. ValueError for negative or non-finite losses."""
+        if batch_step(rows, weights, losses, self.w, self.H, self.H_inv, self.memory, self.settings):
+            bad = int(np.argmin((losses >= 0) & (losses < 1e150)))
+            raise ValueError(f"losses must be finite and not negative, got {losses[bad]} at position {bad}.")
+
+    def gradient_step(self, g):
+        """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1)."""
+        beta, gamma, _, pgd_steps = self.settings
+        newton_step(self.w, self.H, self.H_inv, g, beta, gamma, pgd_steps)
+        self.memory[2] += 1
+        if self.memory[2] % REFRESH == 0:
+            self.H_inv = np.linalg.inv(self.H)

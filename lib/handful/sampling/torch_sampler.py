@@ -1,0 +1,68 @@
+"""Adaptive sampling under a torch DataLoader: a `torch.utils.data.Sampler`, and a view that delivers weights."""
+
+try:
+    import torch
+    from torch.utils.data import Dataset
+    from torch.utils.data import Sampler as TorchSampler
+except ImportError as error:
+    raise ImportError("handful's torch sampler needs torch: pip install 'handful[torch]'.") from error
+
+
+class AdaptiveBatchSampler(TorchSampler):
+    """The `batch_sampler` of a DataLoader that draws batches from one of handful's samplers.
+
+    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with
+    the pairs. With worker processes the loader draws a few batches ahead, so give `update` the batch's
+    indices and weights, as the example does.
+
+    Parameters
+    ----------
+    sampler : UniformSampler, MixtureSampler, BanditSampler, ...; its batch size is the loader's
+    n_batches : int, batches an epoch; default: enough to draw n points
+
+    Examples
+    --------
+    >>> sampler = MixtureSampler(group_components(classes), batch_size=64)  # doctest: +SKIP
+    >>> loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))  # doctest: +SKIP
+    >>> for (x, y), indices, weights in loader:  # doctest: +SKIP
+    ...     losses = cross_entropy(model(x), y, reduction="none")
+    ...     optimizer.zero_grad()
+    ...     (weights * losses).mean().backward()
+    ...     optimizer.step()
+    ...     sampler.update(losses, indices, weights)
+    """
+
+    def __init__(self, sampler, n_batches=None):
+        if n_batches is None:
+            n_batches = -(-sampler.n // sampler.batch_size)
+        if n_batches < 1:
+            raise ValueError(f"n_batches must be at least 1, got {n_batches}.")
+        self.sampler = sampler
+        self.n_batches = n_batches
+
+    def __len__(self):
+        return self.n_batches
+
+    def __iter__(self):
+        for _ in range(self.n_batches):
+            indices, weights = self.sampler.sample()
+            yield list(zip(indices.tolist(), weights.tolist()))
+
+
+class Weighted(Dataset):
+    """A view of `dataset` for an `AdaptiveBatchSampler`: items are (item, index, importance weight).
+
+    Parameters
+    ----------
+    dataset : a map-style data set; its items are delivered as they are
+    """
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitem__(self, draw):
+        index, weight = draw
+        return self.dataset[index], index, torch.tensor(weight, dtype=torch.float32)
