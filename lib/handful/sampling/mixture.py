@@ -1,4 +1,4 @@
-"""Samplers from a mixture of given distributions: with fixed weights, or with weights learned online (VRM)."""
+"""Samplers from a mixture of given distributions, with weights fixed or learned online (VRM)."""
 
 import numpy as np
 from numba import njit

@@ -141,7 +141,7 @@ def project_in_norm(H, target, gamma, start):
 
 @njit(cache=True)
 def project_by_gradient(H, target, gamma, start, n_steps):
-    """A few projected-gradient steps of length 0.2 towards `project_in_norm`'s answer, as in the authors' code.
+    """A few projected-gradient steps of length 0.2 towards `project_in_norm`'s answer: the authors' code.
 
     The step is not scaled by the norm of H: with a large H it oscillates, with few steps it stays near
     `start`.

@@ -81,10 +81,10 @@ def linear_sgd(X, y, sampler, *, loss, step, n_steps, coef=None, power=0.5, trun
         indices, weights = sampler.sample()
         used = (1.0 - truncation) * weights + truncation
         gradient, plain, norms = _gradient(X, y, indices, used, coef, LOSSES[loss])
+        if not np.isfinite(norms.sum()):
+            raise FloatingPointError(f"linear SGD diverged by step {t} of {n_steps}; shorten step={step}.")
         sampler.update(np.linalg.norm(plain) if sampler.draws_sets else norms)
         coef -= step / t**power * gradient
         if t in wanted:
             path.append(coef.copy())
-    if not np.isfinite(coef).all():
-        raise FloatingPointError(f"linear SGD diverged within {n_steps} steps; shorten step={step}.")
     return coef, np.array(path).reshape(-1, X.shape[1])

@@ -1,4 +1,4 @@
-"""Adaptive sampling under a torch DataLoader: a `torch.utils.data.Sampler`, and a view that delivers weights."""
+"""Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
 
 try:
     import torch

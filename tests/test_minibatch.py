@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from handful.clustering.minibatch import MiniBatchKMeans, kmeans_step
+from handful.sampling import BanditSampler, MixtureSampler, distance_components
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+WEIGHTS_ARE_DRAWS = (
+    "batches are drawn at random, so a weight of two and a row twice agree in expectation, not draw by draw"
+)
+
+
+@parametrize_with_checks(
+    [MiniBatchKMeans(n_clusters=3, n_steps=100, random_state=0)],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_DRAWS},
+)
+def test_is_a_scikit_learn_clusterer(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_step_is_sculleys_loop(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3)).astype(dtype)
+    centres, counts = X[:4].copy(), rng.random(4) * 5
+    indices, weights = rng.integers(50, size=30), rng.gamma(1, size=30)
+    weights[7] = 0
+    slow, slow_counts = centres.astype(float), counts.copy()
+    squares = ((X[indices, None].astype(float) - slow) ** 2).sum(axis=2)
+    for i, c, r in zip(indices, squares.argmin(axis=1), weights):
+        slow_counts[c] += r
+        if r:
+            slow[c] = (1 - r / slow_counts[c]) * slow[c] + r / slow_counts[c] * X[i]
+    norms = kmeans_step(X, indices, weights, centres, counts)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(norms, 2 * np.sqrt(squares.min(axis=1)), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(centres, slow, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(counts, slow_counts)
+
+
+def make_mixture(X, rng):
+    return MixtureSampler(distance_components(X, 5, rng=rng), batch_size=50, random_state=rng)
+
+
+def make_bandit(X, rng):
+    return BanditSampler(len(X), batch_size=50, random_state=rng)
+
+
+@pytest.mark.parametrize("sampler", [None, make_mixture, make_bandit])
+def test_comes_near_the_batch_algorithm_with_any_sampler(sampler):
+    X, _ = make_blobs(2000, centers=5, cluster_std=1.0, random_state=0)
+    start = KMeans(5, n_init=1, max_iter=1, random_state=0).fit(X).cluster_centers_
+    batch = KMeans(5, init=start, n_init=1).fit(X)
+    ours = MiniBatchKMeans(5, sampler=sampler, batch_size=50, init=start, n_steps=1500, random_state=0).fit(X)
+    assert ours.inertia_ < 1.02 * batch.inertia_
+    assert -ours.score(X) == pytest.approx(ours.inertia_, rel=1e-6)
+    assert ours.n_steps_ == 1500
+
+
+def test_sampler_hears_the_gradient_norms_times_the_sample_weight():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    heard = []
+
+    class Recorder:
+        n = 40
+
+        def sample(self):
+            return np.arange(10), np.full(10, 2.0)
+
+        def update(self, losses):
+            heard.append(losses)
+
+    sample_weight = np.arange(40) + 1.0
+    start = X[:3]
+    model = MiniBatchKMeans(3, sampler=Recorder(), init=start, n_steps=1).fit(X, sample_weight=sample_weight)
+    nearest = np.sqrt(((X[:10, None] - start) ** 2).sum(axis=2)).min(axis=1)
+    np.testing.assert_allclose(heard[0], 2 * nearest * sample_weight[:10], atol=1e-12)
+    assert model.counts_.sum() == pytest.approx(2 * sample_weight[:10].sum())
+    with pytest.raises(ValueError, match="40 points, but X has 39"):
+        MiniBatchKMeans(3, sampler=Recorder()).fit(X[:-1])
+
+
+def test_importance_weights_leave_the_centre_of_one_cluster_unbiased():
+    """With one centre the result is the weighted mean of the draws, a ratio: near the mean of X."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(loc=(3, 0), size=(500, 2))
+    ends = np.array(
+        [
+            MiniBatchKMeans(1, sampler=make_mixture, n_steps=40, random_state=s).fit(X).cluster_centers_[0]
+            for s in range(60)
+        ]
+    )
+    sem = ends.std(axis=0, ddof=1) / np.sqrt(len(ends))
+    assert (np.abs(ends.mean(axis=0) - X.mean(axis=0)) < 4 * sem).all()
+
+
+def test_partial_fit_is_one_step_on_the_batch():
+    X, _ = make_blobs(300, centers=3, random_state=1)
+    model = MiniBatchKMeans(3, random_state=0)
+    model.partial_fit(X[:100])
+    centres, counts = model.cluster_centers_.copy(), model.counts_.copy()
+    weights = np.linspace(0, 3, 200)
+    model.partial_fit(X[100:], sample_weight=weights)
+    kmeans_step(X, np.arange(100, 300), weights, centres, counts)
+    np.testing.assert_array_equal(model.cluster_centers_, centres)
+    assert model.n_steps_ == 2
+    assert model.labels_.shape == (200,)
+
+
+def test_bad_input_is_refused():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="at most the number of rows"):
+        MiniBatchKMeans(21).fit(X)
+    with pytest.raises(ValueError, match="init"):
+        MiniBatchKMeans(3, init="random").fit(X)
+    with pytest.raises(ValueError, match="init must have shape"):
+        MiniBatchKMeans(3, init=X[:2]).fit(X)
+    with pytest.raises(ValueError, match="n_steps"):
+        MiniBatchKMeans(3, n_steps=0).fit(X)
+    with pytest.raises(ValueError, match="negative"):
+        MiniBatchKMeans(3).partial_fit(X, sample_weight=-np.ones(20))

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from handful.sampling import MixtureSampler, group_components
+
+torch = pytest.importorskip("torch", reason="torch is an optional extra")
+
+from handful.sampling.torch_sampler import AdaptiveBatchSampler, Weighted  # noqa: E402
+from torch.nn.functional import cross_entropy  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+
+def blobs(seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.r_[np.zeros(380, int), np.ones(20, int)]
+    X = rng.normal(size=(400, 2)) + 2.5 * y[:, None]
+    return torch.tensor(X, dtype=torch.float32), torch.tensor(y)
+
+
+def make_loader(data, n_batches, workers=0):
+    sampler = MixtureSampler(group_components(data.tensors[1].numpy()), batch_size=16, random_state=0)
+    batches = AdaptiveBatchSampler(sampler, n_batches)
+    return sampler, DataLoader(Weighted(data), batch_sampler=batches, num_workers=workers)
+
+
+def test_the_example_trains_a_model_and_learns_the_mixture():
+    torch.manual_seed(0)
+    X, y = blobs()
+    sampler, loader = make_loader(TensorDataset(X, y), 400)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = cross_entropy(model(X), y).item()
+    for (x, target), indices, weights in loader:
+        losses = cross_entropy(model(x), target, reduction="none")
+        optimizer.zero_grad()
+        (weights * losses).mean().backward()
+        optimizer.step()
+        sampler.update(losses, indices, weights)
+    assert cross_entropy(model(X), y).item() < 0.3 * before
+    assert sampler.probabilities[y == 1].sum() > 0.2  # the rare class, 5 % of the points, has the loss
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loader_delivers_the_rows_their_indices_and_unbiased_weights(workers):
+    X, y = blobs()
+    _, loader = make_loader(TensorDataset(X, y), 300, workers)
+    assert len(loader) == 300
+    estimates = []
+    for (x, target), indices, weights in loader:
+        assert torch.equal(x, X[indices])
+        assert torch.equal(target, y[indices])
+        assert weights.dtype == torch.float32
+        estimates.append((weights * X[indices, 0]).mean().item())
+    sem = np.std(estimates, ddof=1) / np.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - X[:, 0].mean().item()) < 4 * sem
+
+
+def test_an_epoch_is_as_many_draws_as_points_unless_told():
+    sampler, _ = make_loader(TensorDataset(*blobs()), 1)
+    assert len(AdaptiveBatchSampler(sampler)) == 400 // 16
+    with pytest.raises(ValueError, match="n_batches"):
+        AdaptiveBatchSampler(sampler, 0)
