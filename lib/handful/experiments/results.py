@@ -60,7 +60,7 @@ class Experiment:
         """Record what this profile shrinks, in words: "5 seeds instead of 10"."""
         self.reductions.append(str(what))
 
-    def claim(self, id, text, *, paper, ours, spread=None, verdict, unit=""):
+    def claim(self, id, text, *, paper, ours, spread=None, verdict, unit="", item=""):
         """State one of the paper's claims beside what this run found.
 
         Parameters
@@ -72,6 +72,7 @@ class Experiment:
         spread : float or None, standard deviation over seeds
         verdict : Verdict, from `verdict`, `verdict_near`, `verdict_everywhere` or `judge`
         unit : str, of both numbers: "%", "s", "x"
+        item : str, "Table 5", where the notebook makes several tables or figures
 
         Raises
         ------
@@ -94,6 +95,7 @@ class Experiment:
             "ours": ours,
             "spread": spread,
             "unit": unit,
+            "item": item,
             "verdict": str(verdict),
             "why": verdict.why,
         }
