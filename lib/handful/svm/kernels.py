@@ -1,0 +1,157 @@
+"""Compiled products with a design matrix that ends in a column of ones: the inner loops of the SVM solver.
+
+`DenseDesign` and `SparseDesign` offer the same three products, each one pass over the data, with sums in
+a fixed order so that results do not depend on the number of threads.
+"""
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+BLOCK = 256  # points at a time in the Gram matrix: a block of 20 features fits the first-level cache
+STRIP = 4096  # points at a time in products with a vector
+FAST = {"reassoc", "contract", "nsz", "arcp"}  # finite input is checked before; signs of zero do not matter
+
+
+@njit(cache=True, fastmath=FAST)
+def _dense_times(XT, w):
+    d, n = XT.shape
+    out = np.empty(n)
+    for start in range(0, n, STRIP):
+        part = out[start : start + STRIP]
+        part[:] = w[d]
+        for j in range(d):
+            row = XT[j][start : start + STRIP]
+            for i in range(len(part)):
+                part[i] += w[j] * row[i]
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def _dot(a, b):
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(cache=True, fastmath=FAST)
+def _dense_transposed_times(XT, v):
+    d, n = XT.shape
+    out = np.zeros(d + 1)
+    for start in range(0, n, STRIP):
+        part = v[start : start + STRIP]
+        for j in range(d):
+            out[j] += _dot(part, XT[j][start : start + STRIP])
+        out[d] += part.sum()
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def _dense_gram(XT, D, v):
+    d, n = XT.shape
+    G = np.zeros((d + 1, d + 1))
+    out = np.zeros(d + 1)
+    A = np.ones((d + 1, BLOCK))
+    scaled = np.empty(BLOCK)
+    for start in range(0, n, BLOCK):
+        m = min(BLOCK, n - start)
+        weight, part = D[start : start + m], v[start : start + m]
+        for j in range(d):  # a copy in one piece: rows of XT lie n apart
+            A[j, :m] = XT[j][start : start + m]
+        for j in range(d + 1):
+            row = A[j, :m]
+            for b in range(m):
+                scaled[b] = row[b] * weight[b]
+            out[j] += _dot(row, part)
+            for k in range(j, d + 1):
+                G[j, k] += _dot(scaled[:m], A[k, :m])
+    return G, out
+
+
+@njit(cache=True)
+def _sparse_gram(data, columns, starts, D, v, d):
+    G = np.zeros((d + 1, d + 1))
+    out = np.zeros(d + 1)
+    for i in range(len(D)):
+        for p in range(starts[i], starts[i + 1]):
+            scaled = D[i] * data[p]
+            j = columns[p]
+            for q in range(p, starts[i + 1]):
+                G[j, columns[q]] += scaled * data[q]
+            G[j, d] += scaled
+            out[j] += v[i] * data[p]
+        G[d, d] += D[i]
+        out[d] += v[i]
+    return G, out
+
+
+@njit(cache=True)
+def _sparse_times(data, columns, starts, w):
+    out = np.empty(len(starts) - 1)
+    for i in range(len(out)):
+        total = w[-1]
+        for p in range(starts[i], starts[i + 1]):
+            total += data[p] * w[columns[p]]
+        out[i] = total
+    return out
+
+
+@njit(cache=True)
+def _sparse_transposed_times(data, columns, starts, v, d):
+    out = np.zeros(d + 1)
+    for i in range(len(v)):
+        for p in range(starts[i], starts[i + 1]):
+            out[columns[p]] += data[p] * v[i]
+        out[d] += v[i]
+    return out
+
+
+class DenseDesign:
+    """Products with ``[X, 1]`` for a dense `X`, shape (n, d); holds a feature-major float64 copy."""
+
+    def __init__(self, X):
+        self.n, self.d = X.shape
+        self.XT = np.ascontiguousarray(X.T, dtype=np.float64)
+
+    def times(self, w):
+        """``[X, 1] @ w``, shape (n,)."""
+        return _dense_times(self.XT, w)
+
+    def transposed_times(self, v):
+        """``[X, 1].T @ v``, shape (d + 1,)."""
+        return _dense_transposed_times(self.XT, v)
+
+    def gram(self, D, v):
+        """``[X, 1].T @ diag(D) @ [X, 1]``, shape (d + 1, d + 1), and ``[X, 1].T @ v`` of the same pass."""
+        upper, product = _dense_gram(self.XT, D, v)
+        return _symmetric(upper), product
+
+
+class SparseDesign:
+    """The same products for a CSR matrix, which is never made dense."""
+
+    def __init__(self, X):
+        X = sparse.csr_matrix(X, dtype=np.float64)
+        X.sort_indices()  # the Gram kernel fills the upper triangle only
+        self.n, self.d = X.shape
+        self.arrays = X.data, X.indices, X.indptr
+
+    def times(self, w):
+        return _sparse_times(*self.arrays, w)
+
+    def transposed_times(self, v):
+        return _sparse_transposed_times(*self.arrays, v, self.d)
+
+    def gram(self, D, v):
+        upper, product = _sparse_gram(*self.arrays, D, v, self.d)
+        return _symmetric(upper), product
+
+
+def _symmetric(upper):
+    return np.triu(upper) + np.triu(upper, 1).T
+
+
+def design(X):
+    """The design of `X`, dense or CSR."""
+    return SparseDesign(X) if sparse.issparse(X) else DenseDesign(X)
