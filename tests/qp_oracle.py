@@ -6,7 +6,7 @@ from scipy import sparse
 
 
 def qp_projection(H, target, gamma):
-    """The point of the restricted simplex nearest to `target` in the norm of H, by an interior-point solver."""
+    """The point of the restricted simplex nearest to `target` in the norm of H, by interior points."""
     k = len(target)
     lower = np.r_[np.zeros(k - 1), gamma]
     solver_settings = clarabel.DefaultSettings()

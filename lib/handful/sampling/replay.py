@@ -1,0 +1,178 @@
+"""Prioritised replay with any number of (alpha, eps) settings, over one sum tree (VRM, section 6.3)."""
+
+import numpy as np
+from numba import njit
+
+from handful.sampling.bandit import build_tree, find_leaf, set_leaf
+from handful.sampling.base import Sampler, check_losses
+from handful.sampling.newton import NewtonLearner
+
+# The nine components of the paper's CartPole experiment, as (alpha, eps)
+GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
+
+
+@njit(cache=True)
+def draw_transitions(uniforms, w, tree, n):
+    """Draw from the mixture of the tree's columns and, last, the uniform distribution over `n` leaves.
+
+    Parameters
+    ----------
+    uniforms : array, shape (2, b)
+    w : array, shape (k,), mixture weights, one more than the tree has columns
+    tree : array, shape (2 m, k - 1), sums of the priorities
+    n : int, leaves in use, the first ones
+
+    Returns
+    -------
+    indices : int array, shape (b,)
+    weights : array, shape (b,), 1/(n q)
+    rows : array, shape (b, k), n p_j
+    """
+    b, k = uniforms.shape[1], w.size
+    m = tree.shape[0] // 2
+    indices, weights, rows = np.empty(b, np.int64), np.empty(b), np.ones((b, k))
+    cumulative = np.cumsum(w)
+    cumulative[:] /= cumulative[-1]
+    for i in range(b):
+        component = 0
+        for j in range(k - 1):
+            component += uniforms[0, i] >= cumulative[j]
+        if component < k - 1:
+            indices[i] = find_leaf(tree, component, uniforms[1, i])
+        else:
+            indices[i] = min(np.int64(uniforms[1, i] * n), n - 1)
+        q = w[k - 1]
+        for j in range(k - 1):
+            rows[i, j] = n * tree[m + indices[i], j] / tree[1, j]
+            q += w[j] * rows[i, j]
+        weights[i] = 1.0 / q
+    return indices, weights, rows
+
+
+@njit(cache=True)
+def set_priority(tree, leaf, error, alphas, epsilons):
+    """Refresh one transition's priorities (|error| + eps)^alpha in all columns. O(k log n)."""
+    values = np.empty(alphas.size)
+    for j in range(alphas.size):
+        values[j] = (abs(error) + epsilons[j]) ** alphas[j]
+    set_leaf(tree, leaf, values)
+
+
+@njit(cache=True)
+def set_priorities(tree, leaves, errors, alphas, epsilons):
+    """`set_priority` for several transitions, in turn."""
+    for i in range(leaves.size):
+        set_priority(tree, leaves[i], errors[i], alphas, epsilons)
+
+
+class PrioritizedReplay(Sampler):
+    """Which transitions of a replay buffer to learn from: a learned mixture of prioritised samplers.
+
+    Component j draws transition i with probability proportional to (|delta_i| + eps_j)^alpha_j, delta_i its
+    last temporal-difference error (Schaul et al. 2016); the uniform component comes last. The buffer of
+    transitions itself is the caller's: this class deals in slots.
+
+    Parameters
+    ----------
+    capacity : int, slots; when all are filled the oldest are used again
+    components : pairs (alpha, eps), alpha >= 0 and eps > 0; the paper's nine by default
+    beta, gamma, eps : as in `MixtureSampler`
+    mixture_weights : array, shape (len(components) + 1,), or None; given weights stay as they are
+    batch_size : int
+    random_state : int, Generator, RandomState or None
+
+    Attributes
+    ----------
+    n : int, transitions held
+
+    Examples
+    --------
+    >>> replay = PrioritizedReplay(1000, batch_size=2, random_state=0)
+    >>> slots = replay.add(10)                      # store the transitions at these places
+    >>> slots.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    >>> indices, weights = replay.sample()
+    >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
+    """
+
+    def __init__(
+        self,
+        capacity,
+        *,
+        components=GRID,
+        beta=10.0,
+        gamma=0.01,
+        eps=1.0,
+        mixture_weights=None,
+        batch_size=64,
+        random_state=None,
+    ):
+        super().__init__(capacity, batch_size=batch_size, random_state=random_state)
+        components = np.array(components, dtype=np.float64).reshape(-1, 2)
+        if len(components) == 0 or not (np.isfinite(components).all() and (components >= 0).all()):
+            raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components.tolist()}.")
+        if not (components[:, 1] > 0).all():
+            raise ValueError(
+                "every component needs an eps > 0: a transition without error could not come back."
+            )
+        self.capacity, self.n = self.n, 0
+        self._alphas, self._epsilons = np.ascontiguousarray(components.T)
+        self._tree = build_tree(np.zeros((self.capacity, len(components))))
+        self._next, self._greatest = 0, 1.0
+        self._learner = NewtonLearner(len(components) + 1, beta=beta, gamma=gamma, eps=eps)
+        self._fixed = mixture_weights is not None
+        if self._fixed:
+            w = np.array(mixture_weights, dtype=np.float64)
+            if w.shape != self._learner.w.shape or not (w >= 0).all() or abs(w.sum() - 1) > 1e-6:
+                raise ValueError(
+                    f"mixture_weights must be {len(components) + 1} numbers >= 0 that add up to one."
+                )
+            self._learner.w[:] = w
+
+    @property
+    def mixture_weights(self):
+        """The mixture weights, shape (k,), the uniform component's last."""
+        return self._learner.w.copy()
+
+    @property
+    def probabilities(self):
+        """The distribution q over the transitions held, shape (n,)."""
+        leaves = self._tree[len(self._tree) // 2 :][: self.n]
+        w = self._learner.w
+        return leaves / self._tree[1] @ w[:-1] + w[-1] / self.n
+
+    def add(self, count=1):
+        """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
+        if not 1 <= count <= self.capacity:
+            raise ValueError(f"count must be between 1 and the capacity {self.capacity}, got {count}.")
+        slots = (self._next + np.arange(count)) % self.capacity
+        set_priorities(self._tree, slots, np.full(count, self._greatest), self._alphas, self._epsilons)
+        self._next = (self._next + count) % self.capacity
+        self.n = min(self.n + count, self.capacity)
+        return slots
+
+    def update(self, errors, indices=None, weights=None):
+        """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
+        super().update(
+            np.abs(errors.detach().cpu() if hasattr(errors, "detach") else errors), indices, weights
+        )
+
+    def _draw(self):
+        if self.n == 0:
+            raise RuntimeError("the replay is empty: call add() before sample().")
+        uniforms = self.rng.random((2, self.batch_size))
+        indices, weights, self._rows = draw_transitions(uniforms, self._learner.w, self._tree, self.n)
+        return indices, weights
+
+    def _learn(self, indices, weights, losses):
+        check_losses(losses)
+        rows = self._rows
+        if indices is None:
+            indices = self._last[0]
+        else:
+            leaves = self._tree[len(self._tree) // 2 + indices]
+            rows = np.c_[self.n * leaves / self._tree[1], np.ones(len(indices))]
+        if not self._fixed:
+            self._learner.step(rows, weights, losses)
+        self._greatest = max(self._greatest, losses.max())
+        set_priorities(self._tree, indices, losses, self._alphas, self._epsilons)
