@@ -78,7 +78,8 @@ def _notebook_page(path):
     from nbconvert import HTMLExporter
 
     notebook = nbformat.read(path, as_version=4)
-    body, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
+    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    body, _ = exporter.from_notebook_node(notebook)
     home = Path(os.path.relpath(_figures_of(path) / "index.html", page.parent)).as_posix()
     name = f"{path.parent.name}/{path.stem}"
     html = _render(

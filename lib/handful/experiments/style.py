@@ -150,7 +150,7 @@ def plot_band(ax, frame, x, y, method, *, label=None, fill=True, **changes):
     return line
 
 
-def label_lines(ax, lines=None, *, gap=1.25, x_offset=4):
+def label_lines(ax, lines=None, *, gap=1.25, x_offset=6):
     """Write each line's label at its right end, in its colour; a legend where the labels cannot fit.
 
     Labels that would touch are pushed apart up and down. They fit if, at `gap` type sizes apart, they take

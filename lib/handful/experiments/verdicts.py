@@ -72,22 +72,18 @@ def verdict(ours, target, *, direction=">=", weaker=None, tested=True):
         return Verdict(NOT_TESTED, "not run at this profile")
     if direction not in (">=", "<="):
         raise ValueError(f"direction must be '>=' or '<=', got {direction!r}.")
-    sign = 1 if direction == ">=" else -1
+    sign, enough, short = (1, "at least", "below") if direction == ">=" else (-1, "at most", "above")
     mean, target = _mean(ours, "ours"), _mean(target, "target")
-    reached = sign * mean >= sign * target
-    why = f"{number(mean)} {direction if reached else 'misses ' + direction} {number(target)}"
-    if weaker is None:
-        return Verdict(HOLDS if reached else FAILS, why)
-    weaker = _mean(weaker, "weaker")
-    if sign * weaker >= sign * target:
+    if weaker is not None and sign * weaker >= sign * target:
         raise ValueError(f"weaker must be laxer than the target {target} for {direction}, got {weaker}.")
-    if reached:
-        return Verdict(HOLDS, why)
-    partly = sign * mean >= sign * weaker
-    return Verdict(
-        WEAKER if partly else FAILS,
-        f"{why}, {'reaches' if partly else 'and misses'} {direction} {number(weaker)}",
-    )
+    if sign * mean >= sign * target:
+        return Verdict(HOLDS, f"{number(mean)} is {enough} {number(target)}")
+    why = f"{number(mean)} is {short} {number(target)}"
+    if weaker is None:
+        return Verdict(FAILS, why)
+    if sign * mean >= sign * _mean(weaker, "weaker"):
+        return Verdict(WEAKER, f"{why} but {enough} {number(weaker)}")
+    return Verdict(FAILS, f"{why} and {short} {number(weaker)}")
 
 
 def verdict_near(ours, paper, *, within, weaker=None, tested=True):
@@ -104,7 +100,7 @@ def verdict_near(ours, paper, *, within, weaker=None, tested=True):
         return Verdict(NOT_TESTED, "not run at this profile")
     difference = abs(_mean(ours, "ours") - _mean(paper, "paper"))
     result = verdict(difference, within, direction="<=", weaker=weaker)
-    return Verdict(str(result), f"difference to the paper: {result.why}")
+    return Verdict(str(result), f"the difference of {result.why}")
 
 
 def verdict_everywhere(differences, *, margin=0.0, alpha=0.05, tested=True):
