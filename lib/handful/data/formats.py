@@ -22,15 +22,17 @@ READ_ERRORS = (
     *(OSError, EOFError, ValueError, KeyError),
     *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, wave.Error),
 )
-_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_OPENERS = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes
 _IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _CIFAR_BATCHES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 _CIFAR_RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes
 
 
 def _open(path):
-    """The decompressed bytes of `path`, by its suffix."""
-    return _OPENERS.get(path.suffix, open)(path, "rb")
+    """The decompressed bytes of `path`, whatever its suffix: some servers undo the compression on the way."""
+    with open(path, "rb") as file:
+        magic = file.read(2)
+    return _OPENERS.get(magic, open)(path, "rb")
 
 
 def read_libsvm(path, entry):
@@ -77,7 +79,7 @@ def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None,
 def read_cifar_binary(path, entry):
     """CIFAR-10's `cifar-10-binary.tar.gz`: X_train, y_train, X_test, y_test, cut at `test_rows`."""
     batches = {}
-    with tarfile.open(path, "r:gz") as archive:
+    with tarfile.open(path) as archive:
         for member in archive:
             name = _inside(member.name).name
             if member.isreg() and name in _CIFAR_BATCHES:

@@ -43,7 +43,7 @@ _MAKERS = {name: _table(name) for name in ("breast_cancer", "diabetes", "digits"
 def load(name, *, classes=None, verbose=False, **options):
     """The data set called `name`.
 
-    Files are looked for in the repository's `data/` (a cache folder of the user's where there is none), then in
+    Files are looked for in the repository's `data/` (a cache folder of the user's if there is none), then in
     the folder that $HANDFUL_DATA names, then at the address where they were published; every file is checked.
     No other data set is ever put in its place.
 

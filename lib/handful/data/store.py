@@ -129,21 +129,21 @@ def _canonical(arrays, entry):
     return out
 
 
-def _check_shapes(arrays, entry, path):
+def _check_shapes(arrays, entry, label):
     train, test = (entry.rows, entry.features), (entry.test_rows, entry.features)
     for name, shape in {"X": train, "X_train": train, "X_test": test}.items():
         if name in arrays and arrays[name].shape != shape:
-            raise BadFileError(f"{path}: {name} must have shape {shape}, got {arrays[name].shape}.")
+            raise BadFileError(f"{label}: {name} must have shape {shape}, got {arrays[name].shape}.")
 
 
-def _check_content(arrays, entry, path):
+def _check_content(arrays, entry, label):
     for key, expected in entry.content.items():
         name, _, rows = key.partition("[:")
         if name in arrays:
             values = arrays[name][: int(rows.rstrip("]"))] if rows else arrays[name]
             if content_sha256(values) != expected:
                 raise BadFileError(
-                    f"{path} does not hold the {key} of {entry.name!r}: the values' SHA-256 is "
+                    f"{label} does not hold the {key} of {entry.name!r}: the values' SHA-256 is "
                     f"{content_sha256(values)}, expected {expected}."
                 )
 
@@ -162,8 +162,14 @@ def _build(entry, *, verbose):
     # Downloads live in here until they are parsed, so that neither a bad nor a half file can be left behind.
     with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=home) as scratch:
         for raw in entry.raw:
-            path = find(raw.filename) or _download(raw, entry, Path(scratch), verbose=verbose)
-            arrays |= _parse(raw, entry, path)
+            path = find(raw.filename)
+            if path is not None:
+                arrays |= _parse(raw, entry, path, label=f"{path}")
+            else:
+                path = _download(raw, entry, Path(scratch), verbose=verbose)
+                arrays |= _parse(
+                    raw, entry, path, label=f"{raw.filename} (downloaded from {raw.url}, not kept)"
+                )
         ready = Path(scratch) / entry.filename
         np.savez(ready, **arrays)
         _stamp(ready).write_text(file_sha256(ready), encoding="ascii")
@@ -172,16 +178,16 @@ def _build(entry, *, verbose):
     return home / entry.filename
 
 
-def _parse(raw, entry, path):
+def _parse(raw, entry, path, *, label):
     if raw.sha256 is not None and file_sha256(path) != raw.sha256:
-        raise BadFileError(f"{path} has the wrong checksum: {file_sha256(path)}, expected {raw.sha256}.")
+        raise BadFileError(f"{label} has the wrong checksum: {file_sha256(path)}, expected {raw.sha256}.")
     try:
         values = FORMATS[raw.format](path, entry, **raw.options)
     except READ_ERRORS as error:
-        raise BadFileError(f"{path} (from {raw.url}) is not a whole {raw.format} file: {error}") from error
+        raise BadFileError(f"{label} is not a whole file of format {raw.format}: {error}") from error
     arrays = _canonical(dict(zip(raw.arrays, values, strict=True)), entry)
-    _check_shapes(arrays, entry, path)
-    _check_content(arrays, entry, path)
+    _check_shapes(arrays, entry, label)
+    _check_content(arrays, entry, label)
     return arrays
 
 

@@ -7,8 +7,8 @@ def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     """Two distant clusters of different labels, and two points of different labels close to each other.
 
     On it uniform samples fail a support vector machine: a sample of m misses one of the two points between
-    the clusters with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020 describe the
-    set in their experiments; the numbers are ours). A harder variant is ``separation=100, gap=1``.
+    the clusters with probability about 1 - (1 - exp(-m/n))^2 (Tukan, Baykal, Feldman and Rus 2020 have the
+    set in their experiments, the numbers are ours). A harder variant is ``separation=100, gap=1``.
 
     Parameters
     ----------
