@@ -327,6 +327,12 @@ def test_without_a_network_the_error_says_how_to_get_the_data(closed_port, home,
     assert left_in(home) == []
 
 
+def test_an_address_that_is_gone_is_an_error_that_names_it(server, home, register):
+    register(make_entry("libsvm", server.url))
+    with pytest.raises(MissingDataError, match=f"{server.url}/tiny could not be downloaded .*404"):
+        load("tiny")
+
+
 def test_a_set_that_exists_only_ready_made_says_so(home):
     with pytest.raises(
         MissingDataError, match=r"HANDFUL_DATA to a folder that holds covtype_subset\.npz.*whole"
@@ -449,7 +455,7 @@ def test_status_says_where_each_set_is(home, tmp_path, monkeypatch):
     monkeypatch.setenv("HANDFUL_DATA", str(tmp_path / "mine"))
     where = {row.name: row.where for row in status()}
     assert where.keys() == ENTRIES.keys()
-    assert where["a9a"] == "data/"
+    assert where["a9a"] == "data folder"
     assert where["phishing"] == "HANDFUL_DATA"
     assert where["mnist"] == "to be downloaded"
     assert where["susy_subset"] == "not here: ready-made file only"

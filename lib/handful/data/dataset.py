@@ -20,7 +20,7 @@ class Dataset:
     y : labels (int64) or targets (float64), shape (n,); None where the source has none
     X_test, y_test : the official test set, None where there is none
     feature_names : tuple of d strings
-    name, title, source, licence, notes : what it is, where it was published, under which terms
+    name, title, source, licence, citation, notes : what it is, where it was published, under which terms
     sha256 : of the file it was read from; of the arrays where it ships with scikit-learn or was generated
     positive : the label that `binary` calls 1, None where none is meant
     extra : further arrays with one value a row of X, by name
@@ -35,6 +35,7 @@ class Dataset:
     title: str
     source: str
     licence: str
+    citation: str
     sha256: str
     notes: str = ""
     positive: int | None = None

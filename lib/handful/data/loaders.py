@@ -1,6 +1,5 @@
 """`load`: one door to every data set, whether it is a file, ships with scikit-learn or is generated."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +10,9 @@ from handful.data.dataset import Dataset
 from handful.data.registry import ENTRIES, entry
 
 
-def _table(name):
-    def arrays(about):
-        bunch = getattr(sklearn_datasets, f"load_{name}")()
-        return bunch.data, bunch.target, tuple(map(str, bunch.feature_names))
-
-    return arrays
+def _table(about):
+    bunch = getattr(sklearn_datasets, f"load_{about.name}")()
+    return bunch.data, bunch.target, tuple(map(str, bunch.feature_names))
 
 
 def _sample_patches(about, *, size=8, stride=4):
@@ -33,7 +29,9 @@ def _gaussian_mixture(about, *, seed=0, **options):
     return *synthetic.gaussian_mixture(**options, rng=np.random.default_rng(seed)), ()
 
 
-_MAKERS = {name: _table(name) for name in ("breast_cancer", "diabetes", "digits", "iris", "wine")} | {
+# Each takes the registry's entry and options, and gives X, y (or None) and feature names.
+_MAKERS = {
+    **dict.fromkeys(("breast_cancer", "diabetes", "digits", "iris", "wine"), _table),
     "sample_patches": _sample_patches,
     "pathological": _pathological,
     "gaussian_mixture": _gaussian_mixture,
@@ -89,6 +87,7 @@ def load(name, *, classes=None, verbose=False, **options):
         title=about.title,
         source=about.url,
         licence=about.licence,
+        citation=about.citation,
         sha256=sha256,
         notes=about.notes,
         positive=about.positive,
@@ -125,7 +124,7 @@ def _where(about):
         return about.kind
     path = store.find(about.filename)
     if path is not None:
-        return "data/" if path.parent == store.data_folder() else "HANDFUL_DATA"
+        return "data folder" if path.parent == store.data_folder() else "HANDFUL_DATA"
     return "to be downloaded" if about.raw else "not here: ready-made file only"
 
 
@@ -143,4 +142,4 @@ def fetch(name, *, verbose=True):
     if about.kind != "file":
         raise ValueError(f"{name!r} needs no fetching: its kind is {about.kind}.")
     path, _ = store.locate(about, verbose=verbose)
-    return Path(path)
+    return path
