@@ -10,10 +10,11 @@ SAVE = """
 import json, os, pathlib
 folder = pathlib.Path(os.environ["HANDFUL_FIGURES"], profile, "demo")
 folder.mkdir(parents=True, exist_ok=True)
-record = dict(item="demo/NAME", profile=profile, parameters=dict(n=n, seed=seed), seeds=[seed], versions={},
-              commit=None, dirty=None, data={}, seconds=1.0, threads=int(os.environ["NUMBA_NUM_THREADS"]),
-              machine=dict(cpus=2, architecture="x86_64", system="Linux"), reductions=[], figures=[], caption="",
-              claims=[])
+record = dict(item="demo/NAME", profile=profile, parameters=dict(n=n, seed=seed), seeds=[seed],
+              versions={}, commit=None, dirty=None, data={}, seconds=1.0,
+              threads=int(os.environ["NUMBA_NUM_THREADS"]),
+              machine=dict(cpus=2, architecture="x86_64", system="Linux"), reductions=[], figures=[],
+              caption="", claims=[])
 (folder / "NAME.csv").write_text("method,seed,value\\nuniform,0,1.5\\n")
 (folder / "NAME.json").write_text(json.dumps(record))
 """
@@ -54,7 +55,5 @@ def write_checkout(root, profiles):
 
 def profiles_for(*names):
     """profiles.toml with all three profiles of each notebook; n is 3 at quick, 5 at laptop, 10 at paper."""
-    return "".join(
-        f'["{name}"]\nquick = {{ minutes = 0.1 }}\nlaptop = {{ minutes = 1, n = 5 }}\npaper = {{ minutes = 2, n = 10 }}\n'
-        for name in names
-    )
+    values = "quick = { minutes = 0.1 }\nlaptop = { minutes = 1, n = 5 }\npaper = { minutes = 2, n = 10 }\n"
+    return "".join(f'["{name}"]\n{values}' for name in names)
