@@ -163,7 +163,9 @@ def check_sample_weight(sample_weight, n):
         return np.ones(n)
     sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if sample_weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
+        raise ValueError(
+            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
+        )
     if (sample_weight < 0).any():
         worst = int(np.argmin(sample_weight))
         raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
@@ -180,7 +182,9 @@ def check_size(size, n_available, n, *, repeats=False):
         raise ValueError(f"size must be at least 1, got size={size} for n_samples={n}.")
     if size > n_available and not repeats:
         of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
-        raise ValueError(f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}.")
+        raise ValueError(
+            f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}."
+        )
 
 
 def as_generator(random_state):

@@ -1,0 +1,234 @@
+"""Selection for linear models: exact inner solutions, implicit gradients and predicted gains of all candidates."""
+
+import numpy as np
+from scipy.linalg.lapack import dpotri
+
+from handful.bilevel.newton import MAX_ITER, ConvergenceError, cholesky_solve, pointwise, solve_inner
+from handful.bilevel.passes import LOGISTIC, DataPasses
+
+TOL = 1e-7
+CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
+SPAN_ABOVE = 1024  # features above which the inner problem is solved in the span of the chosen rows
+
+
+def cholesky_inverse(factor):
+    """Inverse of ``L L'`` for a lower triangular L, shape (p, p)."""
+    inverse, _ = dpotri(factor, lower=True)
+    lower = np.tril(inverse)
+    return lower + np.tril(lower, -1).T
+
+
+class LinearSelection:
+    """A growing coreset of a linear model, and what the outer loss says about every further row.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    data : DataPasses over the whole data set; rows of weight zero are no candidates
+    capacity : the size that the coreset will have
+    rng : numpy.random.Generator, for the rows of the outer Hessian
+    """
+
+    def __init__(self, problem, data, capacity, rng):
+        n, d = data.X.shape
+        sample_weight = data.sample_weight
+        self.problem = problem
+        self.data = data
+        self.absent = np.flatnonzero(sample_weight == 0)
+        self.indices = []
+        self._in_span = d > SPAN_ABOVE and capacity < d
+        p = (capacity if self._in_span else d) + 1
+        self._basis = np.zeros((d, capacity)) if self._in_span else None
+        self._A, self._y = np.zeros((capacity, p)), np.zeros(capacity)
+        self.penalty = np.full(p, float(problem.l2))
+        if problem._free_intercept():
+            self.penalty[-1] = 0.0
+        self.theta, self._guess = np.zeros(p), np.zeros(p)
+        self.factor = None
+        rows = np.flatnonzero(sample_weight)
+        if len(rows) > CURVATURE_ROWS:
+            rows = np.sort(rng.choice(rows, CURVATURE_ROWS, replace=False))
+        self._sample = rows
+        self._sample_weight = sample_weight[rows] / sample_weight[rows].sum()
+        self._sample_X = None
+
+    def __len__(self):
+        return len(self.indices)
+
+    @property
+    def A(self):
+        """Design of the chosen rows, shape (s, p); in the basis of their span if there are many features."""
+        return self._A[: len(self)]
+
+    @property
+    def y(self):
+        """Encoded targets of the chosen rows, shape (s,)."""
+        return self._y[: len(self)]
+
+    def rows(self, indices):
+        """Design rows in float64, shape (len(indices), d + 1); the last column is the intercept's, zero without one."""
+        rows = self.data.rows(indices)
+        if not self.problem.fit_intercept:
+            rows[:, -1] = 0.0
+        return rows
+
+    def add(self, indices):
+        """Append rows to the coreset."""
+        rows = self.rows(indices)
+        for index, row in zip(indices, rows):
+            s = len(self)
+            self._A[s] = self._extend_basis(row, s) if self._in_span else row
+            self._y[s] = self.data.y[index]
+            self.indices.append(int(index))
+        if len(indices) == 1 and self.factor is not None:
+            self._guess_after_last()
+
+    def _guess_after_last(self):
+        # the Newton step that the new row predicts: a better start for the next solve by an iteration or two
+        s = len(self) - 1
+        a = self._A[s]
+        step = cholesky_solve(self.factor, a)
+        loss, r, h = np.empty(1), np.empty(1), np.empty(1)
+        pointwise(self.problem.kind, np.array([a @ self.theta]), self._y[s : s + 1], loss, r, h)
+        self._guess -= r[0] / (1.0 + h[0] * (a @ step) / s) / s * step
+
+    def _extend_basis(self, row, s):
+        # Gram-Schmidt, twice for orthogonality to rounding; a row in the span of the earlier ones adds no direction
+        x, Q = row[:-1], self._basis
+        rest = x.copy()
+        for _ in range(2):
+            rest -= Q @ (Q.T @ rest)
+        norm = np.linalg.norm(rest)
+        if norm > 1e-10 * np.linalg.norm(x):
+            Q[:, s] = rest / norm
+        return np.append(Q.T @ x, row[-1])
+
+    def _to_data(self, theta):
+        return np.append(self._basis @ theta[:-1], theta[-1]) if self._in_span else theta
+
+    def solve(self, weights=None):
+        """Solve the inner problem for `weights` (shape (s,), adding up to 1; uniform for None), warm started.
+
+        Raises
+        ------
+        ConvergenceError
+            if Newton's method stops short of the tolerance
+        """
+        s = len(self)
+        c = np.full(s, 1.0 / s) if weights is None else weights
+        self.factor, left = solve_inner(
+            self.problem.kind, self.A, self.y, c, self.penalty, self.theta, self._guess, TOL, MAX_ITER
+        )
+        self._guess[:] = self.theta
+        if not left <= 1e-4:
+            raise ConvergenceError(
+                f"the inner problem on {s} points was not solved in {MAX_ITER} Newton steps (gradient {left:.1e} of "
+                f"the one at zero); raise l2 (now {self.problem.l2:g}) or scale the features."
+            )
+
+    def linear_scores(self):
+        """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5), -inf where excluded.
+
+        Returns a buffer that the next call overwrites.
+        """
+        self.gradient = g = self._outer_gradient()
+        self.direction = self._inverse_hessian_product(g)
+        scores = self.data.linear_scores(self.direction)
+        scores[self.indices] = -np.inf
+        scores[self.absent] = -np.inf
+        return scores
+
+    def _outer_gradient(self):
+        g = self.data.outer_gradient(self._to_data(self.theta))
+        if not self.problem.fit_intercept:
+            g[-1] = 0.0
+        return g
+
+    def _inverse_hessian_product(self, g):
+        if not self._in_span:
+            return cholesky_solve(self.factor, g)
+        Q = self._basis
+        inside = np.append(Q.T @ g[:-1], g[-1])
+        solved = cholesky_solve(self.factor, inside)
+        # outside the span of the chosen rows the Hessian is l2 times the identity
+        return np.append(Q @ solved[:-1] + (g[:-1] - Q @ inside[:-1]) / self.problem.l2, solved[-1])
+
+    def predicted_gains(self, candidates):
+        """Decrease of the outer loss that a full Newton step for each candidate row predicts, shape (k,).
+
+        Adding a row to s rows of a binary coreset is a step of size one, not an infinitesimal one: the step is
+        shortened by the row's leverage, and the outer loss is followed to second order (its Hessian on a sample).
+        Call after `linear_scores`.
+        """
+        s = len(self)
+        a = self.rows(candidates)
+        leverage, curvature = self._quadratic_forms(a)
+        z = self.data.z[candidates].astype(np.float64)
+        r = self.data.r[candidates].astype(np.float64)
+        t = r / (1.0 + self._second_derivative(z) * leverage / s) / s
+        return t * (a @ self.direction) - 0.5 * t**2 * curvature
+
+    def _second_derivative(self, z):
+        if self.problem.kind == LOGISTIC:
+            e = np.exp(-np.abs(z))
+            return e / (1.0 + e) ** 2
+        return np.ones_like(z)
+
+    def _quadratic_forms(self, a):
+        # a_k' H^-1 a_k and a_k' H^-1 H_out H^-1 a_k for every row of a
+        if not self._in_span:
+            steps = a @ cholesky_inverse(self.factor)
+            products = steps @ self.outer_hessian()
+            return np.einsum("kp,kp->k", a, steps), np.einsum("kp,kp->k", steps, products)
+        Q = self._basis
+        inside = np.column_stack([a[:, :-1] @ Q, a[:, -1]])
+        solved = inside @ cholesky_inverse(self.factor)
+        steps = solved[:, :-1] @ Q.T + (a[:, :-1] - inside[:, :-1] @ Q.T) / self.problem.l2
+        leverage = np.einsum("kp,kp->k", a[:, :-1], steps) + a[:, -1] * solved[:, -1]
+        X = self.data.X[self._sample]
+        products = X @ steps.T + solved[:, -1]
+        return leverage, np.einsum("i,ik->k", self._sample_curvature(), products**2)
+
+    def _sample_curvature(self):
+        return self._second_derivative(self.data.z[self._sample].astype(np.float64)) * self._sample_weight
+
+    def outer_hessian(self):
+        """Hessian of the outer loss at the current parameters, on the sample of rows, shape (d + 1, d + 1)."""
+        root = np.sqrt(self._sample_curvature()).astype(self.data.X.dtype)
+        scaled = self._sample_design() * root[:, None]
+        return (scaled.T @ scaled).astype(np.float64)
+
+    def _sample_design(self):
+        # column-major like X, so that scaling it and its Gram matrix run along memory
+        if self._sample_X is None:
+            self._sample_X = np.asfortranarray(self.rows(self._sample).astype(self.data.X.dtype))
+        return self._sample_X
+
+    def outer_loss(self):
+        """Mean loss over the whole data set at the current parameters; no penalty (the outer problem has none)."""
+        self.gradient = self._outer_gradient()
+        return self.data.mean_loss()
+
+    def weight_sensitivities(self):
+        """What weights do to the parameters and parameters to the outer loss; call after `outer_loss`.
+
+        Returns
+        -------
+        jacobian : shape (p, s), derivative of the inner solution by the weights: ``-H^-1 grad l_i`` (Equation 3)
+        gradient : shape (p,), of the outer loss by the parameters
+        hessian : shape (p, p), of the outer loss
+        """
+        jacobian = -cholesky_inverse(self.factor) @ (self.A * self._residuals()[:, None]).T
+        if not self._in_span:
+            return jacobian, self.gradient, self.outer_hessian()
+        Q = self._basis
+        X = self.data.X[self._sample]
+        design = np.column_stack([X @ Q, np.full(X.shape[0], float(self.problem.fit_intercept))])
+        hessian = design.T @ (design * self._sample_curvature()[:, None])
+        return jacobian, np.append(Q.T @ self.gradient[:-1], self.gradient[-1]), hessian
+
+    def _residuals(self):
+        s = len(self)
+        loss, r, h = np.empty(s), np.empty(s), np.empty(s)
+        pointwise(self.problem.kind, self.A @ self.theta, self.y, loss, r, h)
+        return r

@@ -1,0 +1,95 @@
+"""Outer optimisation: the weights of a given set of points that make training on them best on all the data."""
+
+import numpy as np
+
+# Smallest share of a point that counts as positive, in units of 1 / s.
+_ZERO = 1e-9
+
+
+def simplex_quadratic(Q, b, start):
+    """Minimise ``1/2 c' Q c - b' c`` over the simplex by an active-set method.
+
+    Parameters
+    ----------
+    Q : positive definite, shape (s, s); b : shape (s,)
+    start : feasible point, shape (s,); where it is zero, the bound is taken as active at first
+
+    Returns
+    -------
+    c : shape (s,), non-negative, adding up to 1
+    """
+    s = len(b)
+    free = start > 0
+    released = 0
+    while True:
+        block = Q[np.ix_(free, free)]
+        solved = np.linalg.solve(block, np.column_stack([b[free], np.ones(free.sum())]))
+        level = (1.0 - solved[:, 0].sum()) / solved[:, 1].sum()
+        value = solved[:, 0] + level * solved[:, 1]
+        negative = value < 0
+        if negative.any():  # all of them leave at once; one that left wrongly comes back below
+            free[np.flatnonzero(free)[negative]] = False
+            continue
+        c = np.zeros(s)
+        c[free] = value
+        multiplier = Q @ c - b - level
+        multiplier[free] = 0.0
+        worst = int(np.argmin(multiplier))
+        if multiplier[worst] >= -1e-10 * max(1.0, np.abs(b).max()) or released >= s:
+            return c
+        free[worst] = True
+        released += 1
+
+
+def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
+    """Weights of the selected points that minimise the outer loss (line 6 of Algorithm 1).
+
+    Where the paper takes 150 steps of Adam along the implicit gradient, these are Gauss-Newton steps: the parameters
+    are linearised in the weights (the implicit function theorem), the outer loss is followed to second order, and the
+    quadratic model is minimised over the simplex, kept close to the current weights by a Levenberg-Marquardt term that
+    grows until the outer loss decreases. The weights stay on the simplex, so that the inner problem keeps its penalty.
+
+    Parameters
+    ----------
+    models : LinearSelections of the same s points, whose outer losses are added up; left solved for the result
+    weights : where to start, shape (s,), adding up to 1; uniform for None
+    max_iter : Gauss-Newton steps
+    tol : relative decrease of the outer loss below which to stop
+
+    Returns
+    -------
+    shape (s,), non-negative, adding up to 1
+    """
+    s = len(models[0])
+    c = np.full(s, 1.0 / s) if weights is None else weights
+    loss = _joint_loss(models, c)
+    damping = 1e-3
+    for _ in range(max_iter):
+        Q, slope = np.zeros((s, s)), np.zeros(s)
+        for model in models:
+            jacobian, gradient, hessian = model.weight_sensitivities()
+            Q += jacobian.T @ hessian @ jacobian
+            slope += gradient @ jacobian
+        scale = max(np.trace(Q) / s, np.finfo(float).tiny)
+        decrease = 0.0
+        while decrease <= 0.0 and damping < 1e6:
+            D = Q + damping * scale * np.eye(s)
+            trial = simplex_quadratic(D, D @ c - slope, c * (c > _ZERO / s))
+            decrease = loss - _joint_loss(models, trial)
+            damping *= 1.0 / 3.0 if decrease > 0.0 else 10.0
+        if decrease <= 0.0:
+            break
+        c = trial
+        loss -= decrease
+        if decrease < tol * loss:
+            break
+    _joint_loss(models, c)
+    return c
+
+
+def _joint_loss(models, weights):
+    total = 0.0
+    for model in models:
+        model.solve(weights)
+        total += model.outer_loss()
+    return total
