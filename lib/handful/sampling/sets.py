@@ -29,7 +29,7 @@ class SetMixture(Sampler):
 
     draws_sets = True
 
-    def __init__(self, components, *, beta=10.0, gamma=0.01, eps=1.0, learn=True, random_state=None):
+    def __init__(self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None):
         components = list(components)
         if not components:
             raise ValueError("components must hold at least one distribution over sets.")
