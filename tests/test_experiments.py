@@ -6,6 +6,7 @@ import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,6 +32,12 @@ from handful.experiments import (
 HOLDS, WEAKER, FAILS, NOT_TESTED = VERDICTS
 
 
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    yield
+    plt.close("all")
+
+
 @pytest.fixture
 def figures(tmp_path, monkeypatch):
     monkeypatch.setenv("HANDFUL_FIGURES", str(tmp_path / "figures"))
@@ -51,9 +58,7 @@ def rows():
 
 
 def _experiment(**changes):
-    return Experiment(
-        "bico/fig06_demo", **{"profile": "quick", "parameters": {"seed": 0, "sizes": [50]}} | changes
-    )
+    return Experiment("bico/fig06_demo", **{"profile": "quick", "parameters": {"seed": 0, "sizes": [50]}} | changes)
 
 
 def _figure(rows):
@@ -312,6 +317,12 @@ def test_published_numbers_keep_their_units():
     }
 
 
+def test_a_published_bound_is_marked_as_one():
+    table = published("vcgmm", "Table 1")
+    assert (table["bound"] == "<").sum() == 2  # "<1" is printed twice
+    assert set(table.loc[table["bound"] == "<", "value"]) == {1.0}
+
+
 def test_unknown_published_numbers_name_the_known_ones():
     with pytest.raises(KeyError, match="bico Table 1"):
         published("bico", "Table 99")
@@ -373,9 +384,7 @@ def test_line_labels_do_not_touch():
     boxes = sorted((label.get_window_extent() for label in labels), key=lambda b: b.y0)
     assert len(boxes) == 4
     assert all(lower.y1 <= upper.y0 for lower, upper in pairwise(boxes))
-    assert [label.get_text() for label in labels] == [
-        METHODS[key]["label"] for key in keys
-    ]  # as the lines end
+    assert [label.get_text() for label in labels] == [METHODS[key]["label"] for key in keys]  # as the lines end
 
 
 def test_labels_that_cannot_fit_become_a_legend():

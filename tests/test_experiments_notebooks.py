@@ -209,9 +209,7 @@ def test_what_is_reached_makes_a_run_stale_and_nothing_else(tmp_path, package):
 def test_comments_docstrings_and_layout_do_not_make_a_run_stale(tmp_path, package):
     before = _fingerprint(tmp_path, package)
     text = (package / "a.py").read_text()
-    (package / "a.py").write_text(
-        text.replace("Doc.", "Other.").replace("  # a comment", "").replace("\n\n\n", "\n")
-    )
+    (package / "a.py").write_text(text.replace("Doc.", "Other.").replace("  # a comment", "").replace("\n\n\n", "\n"))
     assert _fingerprint(tmp_path, package) == before
 
 

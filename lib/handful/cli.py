@@ -45,9 +45,7 @@ def _parser():
               handful data                          which data sets are here, which can be fetched"""),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
-    parser.add_argument(
-        "--version", action="version", version=f"handful {provenance.versions().get('handful')}"
-    )
+    parser.add_argument("--version", action="version", version=f"handful {provenance.versions().get('handful')}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -64,12 +62,8 @@ def _parser():
         help="how much of the papers: quick (small data, minutes; the default), laptop (the papers' data, "
         "fewer seeds), paper (the papers' protocol; a GPU or a night)",
     )
-    reproduce.add_argument(
-        "--only", metavar="PATTERN", help='part of a name like "bico/fig06", or a pattern with *'
-    )
-    reproduce.add_argument(
-        "--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)"
-    )
+    reproduce.add_argument("--only", metavar="PATTERN", help='part of a name like "bico/fig06", or a pattern with *')
+    reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
     reproduce.add_argument("--force", action="store_true", help="run what is up to date, too")
     reproduce.set_defaults(run=_reproduce)
 
@@ -85,9 +79,7 @@ def _parser():
     fetch.set_defaults(run=_data_fetch)
 
     # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser(
-        "readme", description="Compare the README's table of results with the records."
-    )
+    readme = commands.add_parser("readme", description="Compare the README's table of results with the records.")
     readme.add_argument("--write", action="store_true", help="put the table there instead")
     readme.set_defaults(run=_readme)
     return parser
@@ -131,9 +123,7 @@ class _Progress:
 
         live = sys.stderr.isatty()
         # A log file gets a line a notebook, not a bar a second.
-        self.bar = tqdm(
-            total=n, unit="notebook", disable=not live, bar_format="{l_bar}{bar:24}| {n}/{total} {desc}"
-        )
+        self.bar = tqdm(total=n, unit="notebook", disable=not live, bar_format="{l_bar}{bar:24}| {n}/{total} {desc}")
         self.told = set()
 
     def __enter__(self):
@@ -226,11 +216,7 @@ def _readme(args):
     if current:
         print("README.md holds the results on record.")
         return 0
-    print(
-        "README.md: written."
-        if args.write
-        else "README.md is not what the records give: handful readme --write"
-    )
+    print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
     return 0 if args.write else 1
 
 

@@ -118,9 +118,7 @@ def _imports_by_computed_name(tree):
     named = {"import_module", "__import__", "exec", "run_module", "run_path"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            called = (
-                node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-            )
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
             literal = node.args and isinstance(node.args[0], ast.Constant) and called == "import_module"
             if called in named and not literal:  # a literal name is found as a string
                 return True
@@ -155,9 +153,7 @@ def _source_hash(path, stamp):
 def _package_data(modules, root):
     """Data files in the folders of the modules: whatever lies beside a module, it may read."""
     folders = {path.parent for path in modules}
-    files = sorted(
-        p for f in folders for p in f.iterdir() if p.suffix in {".toml", ".csv", ".json", ".npz", ".txt"}
-    )
+    files = sorted(p for f in folders for p in f.iterdir() if p.suffix in {".toml", ".csv", ".json", ".npz", ".txt"})
     return [p for p in files if p.relative_to(root.parent).as_posix() not in _BY_ENTRY | _NOT_READ]
 
 

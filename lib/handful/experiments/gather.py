@@ -125,9 +125,7 @@ def collect(figures, profiles=LARGEST_FIRST):
                 record = json.loads(path.read_text(encoding="utf-8"))
                 name = record["item"]
             except (json.JSONDecodeError, KeyError, TypeError) as error:
-                raise ValueError(
-                    f"{path} is not a record of results: {error!r}; delete it and run again."
-                ) from error
+                raise ValueError(f"{path} is not a record of results: {error!r}; delete it and run again.") from error
             items = [i for paper in papers for i in paper.items if i.name == name]
             executed = executed_path(figures, profile, name)
             found.append(Result(record, path, items, executed if executed.is_file() else None))

@@ -51,9 +51,7 @@ class Notebook:
         """
         tagged = [c for c in self.cells if "parameters" in c.get("metadata", {}).get("tags", [])]
         if len(tagged) != 1 or tagged[0]["cell_type"] != "code":
-            raise NotebookError(
-                f"{self.name}: exactly one code cell must be tagged `parameters`, got {len(tagged)}."
-            )
+            raise NotebookError(f"{self.name}: exactly one code cell must be tagged `parameters`, got {len(tagged)}.")
         try:
             body = ast.parse(tagged[0]["source"]).body
         except SyntaxError as error:
@@ -63,11 +61,7 @@ class Notebook:
             where = f"{self.name}, parameters cell, line {node.lineno}: `{ast.unparse(node)}`"
             if isinstance(node, ast.AnnAssign):
                 raise NotebookError(f"{where} has an annotation; write plain `name = value`.")
-            if not (
-                isinstance(node, ast.Assign)
-                and len(node.targets) == 1
-                and isinstance(node.targets[0], ast.Name)
-            ):
+            if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
                 raise NotebookError(f"{where} is no plain `name = value`; move it to the next cell.")
             name = node.targets[0].id
             if name in values:
@@ -142,9 +136,7 @@ def read_profiles(folder):
     """
     path = Path(folder) / "profiles.toml"
     if not path.is_file():
-        raise NotebookError(
-            f"{path} is missing; it gives each notebook its parameters and minutes per profile."
-        )
+        raise NotebookError(f"{path} is missing; it gives each notebook its parameters and minutes per profile.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -185,9 +177,7 @@ def _run(notebook, profile, profiles):
     given = {k: v for k, v in entry.items() if k != "minutes"}
     minutes = entry.get("minutes")
     if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or minutes <= 0:
-        raise NotebookError(
-            f'{notebook.name}: ["{notebook.name}".{profile}] needs `minutes` > 0, got {minutes!r}.'
-        )
+        raise NotebookError(f'{notebook.name}: ["{notebook.name}".{profile}] needs `minutes` > 0, got {minutes!r}.')
     # Papermill only warns of an unknown name, and the run would keep the old value.
     # Its own reader of the cell loses lines with a second "=" in the comment, so we go by ours.
     if unknown := sorted({*given, "profile"} - set(known)):
@@ -212,9 +202,7 @@ def lint(folder):
             wrong.append(f"{notebook.name}: has outputs; strip them: nbstripout {notebook.path.name}")
         lines = sum(len(c["source"].splitlines()) for c in code)
         if lines > MAX_CODE_LINES:
-            wrong.append(
-                f"{notebook.name}: {lines} lines of code, more than {MAX_CODE_LINES}; move some to handful."
-            )
+            wrong.append(f"{notebook.name}: {lines} lines of code, more than {MAX_CODE_LINES}; move some to handful.")
         for profile in PROFILES:
             try:
                 run = _run(notebook, profile, profiles)
@@ -223,9 +211,7 @@ def lint(folder):
                 continue
             cell = notebook.parameters()
             if profile == "quick" and (differ := [k for k, v in run.parameters.items() if cell[k] != v]):
-                wrong.append(
-                    f"{notebook.name}: the cell must hold the quick values; it differs in {', '.join(differ)}"
-                )
+                wrong.append(f"{notebook.name}: the cell must hold the quick values; it differs in {', '.join(differ)}")
     names = {n.name for n in notebooks}
     wrong += [f"profiles.toml: {name} is no notebook" for name in profiles if name not in names]
     wrong += [

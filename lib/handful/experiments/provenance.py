@@ -59,18 +59,14 @@ def commit():
         return None, None
     try:
         sha = _git(root, "rev-parse", "HEAD")
-        changed = _git(
-            root, "status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt"
-        )
+        changed = _git(root, "status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt")
     except (OSError, subprocess.CalledProcessError):
         return None, None
     return sha, bool(changed)
 
 
 def _git(root, *args):
-    done = subprocess.run(
-        ["git", "-C", str(root), *args], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
 
 

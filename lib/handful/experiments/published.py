@@ -21,9 +21,10 @@ def published(paper, item):
 
     Returns
     -------
-    pandas.DataFrame with columns item, row, column, value, sd, unit: `value` and `sd` are floats in `unit`
-        (times printed as minutes:seconds become seconds); `sd` is NaN where the paper gives none, and what
-        it means (standard deviation or standard error) is the paper's
+    pandas.DataFrame with columns item, row, column, value, sd, unit, bound: `value` and `sd` are floats in
+        `unit` (times printed as minutes:seconds become seconds); `sd` is NaN where the paper gives none, and
+        what it means (standard deviation or standard error) is the paper's; `bound` is "<" where the paper
+        prints "<1" instead of a number, else ""
 
     Raises
     ------
@@ -59,7 +60,8 @@ def published_value(paper, item, row, column):
 
 
 def _as_numbers(row):
-    value, unit = row["value"], row["unit"]
+    unit = row["unit"]
+    bound, value = ("<", row["value"][1:]) if row["value"].startswith("<") else ("", row["value"])
     if unit == "min:s":
         minutes, seconds = value.split(":")
         value, unit = 60 * int(minutes) + int(seconds), "seconds"
@@ -71,4 +73,5 @@ def _as_numbers(row):
         "value": float(value),
         "sd": sd,
         "unit": unit,
+        "bound": bound,
     }

@@ -63,9 +63,7 @@ def _of(item, results):
 
 
 def _by_paper(found):
-    return [
-        (paper, mine) for paper in catalogue() if (mine := [c for c in found if c.result.paper == paper.key])
-    ]
+    return [(paper, mine) for paper in catalogue() if (mine := [c for c in found if c.result.paper == paper.key])]
 
 
 def _notebook_page(path):
@@ -82,9 +80,7 @@ def _notebook_page(path):
     body, _ = exporter.from_notebook_node(notebook)
     home = Path(os.path.relpath(_figures_of(path) / "index.html", page.parent)).as_posix()
     name = f"{path.parent.name}/{path.stem}"
-    html = _render(
-        "notebook.html", body=_REMOTE.sub("", body), name=name, profile=path.parent.parent.name, home=home
-    )
+    html = _render("notebook.html", body=_REMOTE.sub("", body), name=name, profile=path.parent.parent.name, home=home)
     provenance.write_atomically(page, html)
     return page
 

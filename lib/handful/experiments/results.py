@@ -33,9 +33,7 @@ class Experiment:
     def __init__(self, name, *, profile, parameters):
         self._start = time.perf_counter()
         if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"an experiment is named <paper>/<notebook>, like 'bico/fig06_penalty'; got {name!r}."
-            )
+            raise ValueError(f"an experiment is named <paper>/<notebook>, like 'bico/fig06_penalty'; got {name!r}.")
         if profile not in PROFILES:
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}; got {profile!r}.")
         self.name, self.profile, self.parameters = name, profile, dict(parameters)
@@ -145,9 +143,7 @@ class Experiment:
 
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
         if frame.empty:
-            raise ValueError(
-                f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed)."
-            )
+            raise ValueError(f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed).")
         figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
         record_path = self.folder / f"{self._stem}.json"
         old = _figures_of(record_path)

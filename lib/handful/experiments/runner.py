@@ -101,10 +101,7 @@ def up_to_date(run, figures):
     if any(data_fingerprint(name) != known for name, known in state["data"].items()):
         return None
     folder = Path(figures) / run.profile
-    if any(
-        not (folder / file).is_file() or _sha256(folder / file) != sha
-        for file, sha in state["results"].items()
-    ):
+    if any(not (folder / file).is_file() or _sha256(folder / file) != sha for file, sha in state["results"].items()):
         return None
     return state
 
@@ -201,9 +198,7 @@ class _Worker:
         folder = Path(self.folder.name)
         if not (folder / "outcome.json").is_file():
             log = (folder / "log").read_text(encoding="utf-8", errors="replace")
-            return _problem(
-                f"the notebook's process ended with status {self.process.returncode}", log[-8000:]
-            )
+            return _problem(f"the notebook's process ended with status {self.process.returncode}", log[-8000:])
         error = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
         if error is None and _stamp(self.record) == self.before:
             return _problem(
@@ -246,9 +241,7 @@ def _environment(figures, threads):
 
 
 def _parameters_cell(notebook):
-    return next(
-        i for i, c in enumerate(notebook.cells) if "parameters" in c.get("metadata", {}).get("tags", [])
-    )
+    return next(i for i, c in enumerate(notebook.cells) if "parameters" in c.get("metadata", {}).get("tags", []))
 
 
 def _problem(sentence, details=""):

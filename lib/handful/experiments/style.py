@@ -30,9 +30,7 @@ def register_method(key, label, color, marker, ls, *, zorder=2):
 def method_style(key, **changes):
     """Keyword arguments for `Axes.plot` that draw a method as everywhere else."""
     if key not in METHODS:
-        raise KeyError(
-            f"method {key!r} has no style; known: {', '.join(METHODS)}. Add it with register_method."
-        )
+        raise KeyError(f"method {key!r} has no style; known: {', '.join(METHODS)}. Add it with register_method.")
     return {**METHODS[key], **changes}
 
 
@@ -76,9 +74,7 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
 
     inches = {"single": SINGLE, "double": DOUBLE}.get(width, width)
     use_style()
-    return plt.subplots(
-        nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options
-    )
+    return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
 
 
 def rc():

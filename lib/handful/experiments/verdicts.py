@@ -172,15 +172,11 @@ def paired_differences(rows, *, a, b, value, by, method="method", seed="seed", h
     if missing := [m for m in (a, *others) if m not in known]:
         raise ValueError(f"no rows for {', '.join(map(repr, missing))}; methods: {', '.join(sorted(known))}.")
     if rows.duplicated([method, *by, seed]).any():
-        raise ValueError(
-            f"more than one row for a ({', '.join([method, *by, seed])}): name every column that differs."
-        )
+        raise ValueError(f"more than one row for a ({', '.join([method, *by, seed])}): name every column that differs.")
     wide = rows.pivot(index=[*by, seed], columns=method, values=value)[[a, *others]]
     if wide.isna().any().any():
         setting = wide.index[wide.isna().any(axis=1)][0]
-        raise ValueError(
-            f"methods cannot be paired: a value is missing at {dict(zip([*by, seed], setting))}."
-        )
+        raise ValueError(f"methods cannot be paired: a value is missing at {dict(zip([*by, seed], setting))}.")
     sign = 1 if higher_is_better else -1
     out = {}
     for other in others:

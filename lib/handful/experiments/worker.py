@@ -93,9 +93,7 @@ def _use_own_kernel(folder):
 
     (folder / "kernels").mkdir()
     write_kernel_spec(folder / "kernels" / "python3")
-    os.environ["JUPYTER_PATH"] = os.pathsep.join(
-        [str(folder), *filter(None, [os.environ.get("JUPYTER_PATH")])]
-    )
+    os.environ["JUPYTER_PATH"] = os.pathsep.join([str(folder), *filter(None, [os.environ.get("JUPYTER_PATH")])])
 
 
 if __name__ == "__main__":
