@@ -1,12 +1,11 @@
 """Coresets: weighted rows of a data set, the selectors that choose them, and the input checks they share."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
@@ -163,9 +162,7 @@ def check_sample_weight(sample_weight, n):
         return np.ones(n)
     sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if sample_weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}."
-        )
+        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
     if (sample_weight < 0).any():
         worst = int(np.argmin(sample_weight))
         raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
@@ -182,9 +179,7 @@ def check_size(size, n_available, n, *, repeats=False):
         raise ValueError(f"size must be at least 1, got size={size} for n_samples={n}.")
     if size > n_available and not repeats:
         of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
-        raise ValueError(
-            f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}."
-        )
+        raise ValueError(f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}.")
 
 
 def as_generator(random_state):
@@ -196,18 +191,27 @@ def as_generator(random_state):
     return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
 
 
+def _estimator_has(method):
+    def check(self):
+        getattr(getattr(self, "estimator_", self.estimator), method)
+        return True
+
+    return check
+
+
 class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
 
     Parameters
     ----------
     selector : Selector
-    estimator : a scikit-learn estimator whose `fit` takes `sample_weight`
+    estimator : scikit-learn estimator whose `fit` takes `sample_weight`
 
     Attributes
     ----------
     selector_ : the fitted selector
-    estimator_ : the estimator, fitted on the coreset with its weights
+    estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
+        `decision_function`, `transform` and `score` are its own
     """
 
     def __init__(self, selector, estimator):
@@ -220,7 +224,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            if the estimator's `fit` has no `sample_weight` (the weights would be dropped).
+            if the estimator's `fit` has no `sample_weight`: the weights would be dropped
         """
         if not has_fit_parameter(self.estimator, "sample_weight"):
             raise ValueError(
@@ -231,3 +235,52 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         X_small, y_small, weights = self.selector_.take(X, y)
         self.estimator_ = clone(self.estimator).fit(X_small, y_small, sample_weight=weights)
         return self
+
+    @property
+    def classes_(self):
+        return self.estimator_.classes_
+
+    @property
+    def n_features_in_(self):
+        check_is_fitted(self, "selector_")
+        return self.selector_.n_features_in_
+
+    @available_if(_estimator_has("predict"))
+    def predict(self, X):
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict(X)
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X):
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X):
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.decision_function(X)
+
+    @available_if(_estimator_has("transform"))
+    def transform(self, X):
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.transform(X)
+
+    @available_if(_estimator_has("score"))
+    def score(self, X, y=None, sample_weight=None):
+        check_is_fitted(self, "estimator_")
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.estimator_.score(X, y, **weights)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner, selector = get_tags(self.estimator), get_tags(self.selector)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.transformer_tags = inner.transformer_tags
+        tags.target_tags = inner.target_tags
+        tags.target_tags.required |= selector.target_tags.required
+        tags.input_tags.sparse = inner.input_tags.sparse and selector.input_tags.sparse
+        if tags.classifier_tags is not None and selector.classifier_tags is not None:
+            tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
+        return tags

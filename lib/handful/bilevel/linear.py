@@ -4,7 +4,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotri
 
 from handful.bilevel.newton import MAX_ITER, ConvergenceError, cholesky_solve, pointwise, solve_inner
-from handful.bilevel.passes import LOGISTIC, DataPasses
+from handful.bilevel.passes import LOGISTIC
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
@@ -30,7 +30,7 @@ class LinearSelection:
     """
 
     def __init__(self, problem, data, capacity, rng):
-        n, d = data.X.shape
+        d = data.X.shape[1]
         sample_weight = data.sample_weight
         self.problem = problem
         self.data = data

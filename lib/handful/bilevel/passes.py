@@ -3,7 +3,7 @@
 A linear model with design rows ``a_k = (x_k, 1)`` and parameters ``theta = (coefficients, intercept)`` needs two
 per selection step: `outer_pass` (residuals and outer gradient at theta) and `score_pass` (products with the
 inverse-Hessian-vector product). Each reads X once: rows are cut into blocks small enough that a block is still in
-the cache when its second use comes. Block sums are added up in order, so results do not depend on the number of threads.
+the cache when its second use comes. Block sums are added up in order: the number of threads changes no result.
 """
 
 from copy import copy
@@ -13,9 +13,7 @@ from numba import njit, prange
 
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
-_CSR_BLOCKS = (
-    64  # a block of a sparse matrix owns a gradient of its own: their number is bounded, not their length
-)
+_CSR_BLOCKS = 64  # a block of a sparse matrix owns a gradient of its own: their number is bounded, not their length
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let sums be vectorised; NaN and inf keep their meaning
 
 LN2_HIGH = 0.693359375
@@ -37,7 +35,7 @@ def residuals(kind, z, y, r):
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _logistic_residuals_float32(z, y, r):
-    # numba calls libm once per element for exp; this polynomial (relative error below 2e-7) runs eight or sixteen at a time.
+    # numba calls libm once per element for exp; this polynomial (relative error below 2e-7) runs eight at a time.
     n = len(z)
     power = np.empty(n, dtype=np.int32)
     for i in range(n):
@@ -259,9 +257,7 @@ class DataPasses:
                 X.data, X.indices, X.indptr, self.y, self.u, theta, self.kind, self.z, self.r, self._partial
             )
         else:
-            _outer_pass_dense(
-                self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial
-            )
+            _outer_pass_dense(self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial)
         return self._partial.sum(axis=0, dtype=np.float64) / self.total
 
     def linear_scores(self, v):

@@ -54,13 +54,13 @@ class Logistic(LinearProblem):
     two_classes = True
 
     def encode(self, y):
-        """Labels as -1 and +1 in the order of `numpy.unique`, and the number of points needed to start (one a class)."""
+        """Labels as -1 and +1, in the order of `numpy.unique`; ValueError unless there are two of them."""
         check_classification_targets(y)
         classes, code = np.unique(y, return_inverse=True)
         if len(classes) != 2:
             one = "only one class" if len(classes) == 1 else f"{len(classes)} classes"
             raise ValueError(
-                f"Logistic needs y with exactly 2 classes, got {one}: {list(classes[:5])}. "
+                f"Logistic needs y with exactly 2 classes, got {one}: {', '.join(map(str, classes[:5]))}. "
                 "Only binary classification is supported."
             )
         return 2.0 * code - 1.0
@@ -83,7 +83,5 @@ class LeastSquares(LinearProblem):
             try:
                 y = np.asarray(y, dtype=np.float64)
             except (TypeError, ValueError):
-                raise ValueError(
-                    f"LeastSquares needs numeric targets y, got dtype {np.asarray(y).dtype}."
-                ) from None
+                raise ValueError(f"LeastSquares needs numeric targets y, got dtype {np.asarray(y).dtype}.") from None
         return np.asarray(y, dtype=np.float64)

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from sklearn.utils import ClassifierTags
 from tqdm.auto import tqdm
 
 from handful.bilevel.linear import LinearSelection
@@ -41,7 +42,7 @@ class BilevelCoreset(Selector):
     score : which point is best:
         "linear" takes the smallest implicit gradient (the paper, Equation 4);
         "quadratic" takes, among the 256 best of those, the largest decrease of the outer loss that a full Newton step
-        predicts (ours: adding a point to a small set is no infinitesimal step, so leverage and the outer curvature count)
+        predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count)
     weighting : "binary" gives every point the weight n / m (the paper's "BiCo");
         "optimised" optimises the weights each time the coreset has grown by a fifth, and at the end;
         "corrective" optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/ weights")
@@ -106,16 +107,22 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self._problem().two_classes:
+            tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags
+
+    def _problem(self):
+        return Logistic() if self.problem is None else self.problem
+
     def _select(self, X, y, sample_weight, rng):
-        problem = Logistic() if self.problem is None else self.problem
+        problem = self._problem()
         self._check_options()
         problem.check()
         data = DataPasses(X, problem.encode(y), sample_weight, problem.kind)
         problems = problem.variants() if self.robust else [problem]
-        models = [
-            LinearSelection(p, data if i == 0 else data.twin(), self.size, rng)
-            for i, p in enumerate(problems)
-        ]
+        models = [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
         start = self._random_start(problem, data, rng)
         for model in models:
             model.add(start)
@@ -132,9 +139,7 @@ class BilevelCoreset(Selector):
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
         for name in ("batch", "n_start"):
             value = getattr(self, name)
-            if not (isinstance(value, (int, np.integer)) and value >= 1) and not (
-                name == "n_start" and value is None
-            ):
+            if not (isinstance(value, (int, np.integer)) and value >= 1) and not (name == "n_start" and value is None):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}.")
 
     def _random_start(self, problem, data, rng):
@@ -144,9 +149,7 @@ class BilevelCoreset(Selector):
         if problem.two_classes:
             y = data.y[candidates]
             if y.min() == y.max():
-                raise ValueError(
-                    "all rows with a positive sample_weight have the same label: two classes are needed."
-                )
+                raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
             if self.size < 2:
                 raise ValueError(f"size must be at least 2, one point of each class, got size={self.size}.")
             if data.y[start].min() == data.y[start].max():
@@ -158,9 +161,7 @@ class BilevelCoreset(Selector):
         lead = models[0]
         weights = None
         corrected = 1  # size at which the weights were last optimised
-        bar = tqdm(
-            total=self.size, initial=len(lead), disable=not self.verbose, unit="point", desc="BilevelCoreset"
-        )
+        bar = tqdm(total=self.size, initial=len(lead), disable=not self.verbose, unit="point", desc="BilevelCoreset")
         try:
             while len(lead) < self.size:
                 weights = _with_newcomers(weights, len(lead))

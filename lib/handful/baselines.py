@@ -1,0 +1,110 @@
+"""Baselines that every paper compares with: uniform sampling, k-means++ and k-center."""
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics import pairwise_distances_argmin
+
+from handful.coreset import MAX_SEED, Selector
+
+
+class UniformCoreset(Selector):
+    """Rows drawn uniformly without repetition.
+
+    Parameters
+    ----------
+    size : number of points m
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,)
+    weights_ : shape (m,), ``sample_weight * n / m``: an unbiased estimate of every weighted sum
+    """
+
+    _takes_sparse = True
+
+    def __init__(self, size=100, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        present = np.flatnonzero(sample_weight)
+        indices = rng.choice(present, self.size, replace=False)
+        return indices, sample_weight[indices] * (len(present) / self.size)
+
+
+class _Centres(Selector):
+    # Selectors that pick rows as cluster centres; `weighting` says what a centre stands for.
+
+    def __init__(self, size=100, *, weighting="binary", random_state=None):
+        self.size = size
+        self.weighting = weighting
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        if self.weighting not in ("binary", "cells"):
+            raise ValueError(f"weighting must be 'binary' or 'cells', got {self.weighting!r}.")
+        present = np.flatnonzero(sample_weight)
+        X, sample_weight = X[present], sample_weight[present]
+        centres = self._centres(X, sample_weight, rng)
+        if self.weighting == "binary":
+            weights = np.full(self.size, sample_weight.sum() / self.size)
+        else:
+            nearest = pairwise_distances_argmin(X, X[centres])
+            weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
+        return present[centres], weights
+
+
+class KMeansPlusPlus(_Centres):
+    """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those before it.
+
+    Parameters
+    ----------
+    size : number of points m
+    weighting : "binary" gives every row the same weight, as the papers do; "cells" the summed sample_weight of the
+        rows nearest to it
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,), distinct, in the order of selection
+    weights_ : shape (m,), they add up to the total sample_weight
+    """
+
+    def _centres(self, X, sample_weight, rng):
+        seed = int(rng.integers(MAX_SEED))
+        # one trial a step is the published algorithm; scikit-learn's default is greedy
+        _, centres = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)
+        distinct = list(dict.fromkeys(centres.tolist()))
+        if len(distinct) < self.size:  # fewer distinct rows than centres: every further row is as good as any other
+            rest = np.setdiff1d(np.arange(len(X)), distinct)
+            distinct += rng.choice(rest, self.size - len(distinct), replace=False).tolist()
+        return np.array(distinct)
+
+
+class KCenter(_Centres):
+    """Greedy k-center (Gonzalez 1985): a random row, then always the row farthest from those chosen.
+
+    Parameters
+    ----------
+    size : number of points m
+    weighting : as in `KMeansPlusPlus`
+    random_state : int, Generator or None; decides the first row, ties go to the smallest index
+
+    Attributes
+    ----------
+    indices_ : shape (m,), distinct, in the order of selection
+    weights_ : shape (m,), they add up to the total sample_weight
+    """
+
+    def _centres(self, X, sample_weight, rng):
+        sq_norm = np.einsum("ij,ij->i", X, X)
+        chosen = [int(rng.integers(len(X)))]
+        sq_dist = np.full(len(X), np.inf)
+        while True:
+            last = chosen[-1]
+            np.minimum(sq_dist, np.maximum(sq_norm - 2 * (X @ X[last]) + sq_norm[last], 0), out=sq_dist)
+            sq_dist[last] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
+            if len(chosen) == self.size:
+                return np.array(chosen)
+            chosen.append(int(np.argmax(sq_dist)))

@@ -1,0 +1,95 @@
+"""Sensitivity coresets for logistic regression."""
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
+
+from sklearn.utils import ClassifierTags
+
+from handful.bilevel.problems import Logistic
+from handful.coreset import MAX_SEED, Selector
+
+
+def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
+    """Upper bounds on the sensitivities of logistic losses over parameters of norm at most `radius`.
+
+    ``U / (1 + sum_i U_i exp(-radius * |mean_i - z_n|))`` with the clusters i of the signed points, their weights U_i
+    and means without the point n itself (Huggins, Campbell and Broderick 2016, Lemma 3.1 and Algorithm 1); U is the
+    total weight.
+
+    Parameters
+    ----------
+    Z : signed points ``y_n (x_n, 1)``, shape (n, d + 1)
+    weights : shape (n,), positive
+    n_clusters : int, k
+    radius : float, R
+    rng : numpy.random.Generator, for the k-means++ centres
+
+    Returns
+    -------
+    shape (n,), each between 1 and the total weight, per unit of weight
+    """
+    n = len(Z)
+    _, centres = kmeans_plusplus(
+        Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
+    )
+    centres = np.unique(centres)
+    label = pairwise_distances_argmin(Z, Z[centres])
+    k = len(centres)
+    mass = np.bincount(label, weights=weights, minlength=k)
+    sums = np.stack([np.bincount(label, weights=weights * z, minlength=k) for z in Z.T], axis=1)  # (k, d + 1)
+    occupied = mass > 0
+    means = sums[occupied] / mass[occupied, None]
+    total = 1.0 + np.exp(-radius * pairwise_distances(Z, means)) @ mass[occupied]
+    # a point's own cluster counts without the point
+    own = np.exp(-radius * np.linalg.norm(Z - sums[label] / mass[label, None], axis=1))
+    rest = mass[label] - weights
+    alone = rest <= 1e-12 * mass[label]
+    rest_mean = (sums[label] - weights[:, None] * Z) / np.where(alone, 1.0, rest)[:, None]
+    without = np.where(alone, 0.0, rest * np.exp(-radius * np.linalg.norm(Z - rest_mean, axis=1)))
+    return weights.sum() / (total - mass[label] * own + without)
+
+
+class LogisticSensitivity(Selector):
+    """Importance-sampling coreset for logistic regression (Huggins, Campbell and Broderick, NIPS 2016, Algorithm 1).
+
+    Parameters
+    ----------
+    size : number of draws m, with repetition
+    n_clusters : k of the k-means++ clustering behind the bound; the bilevel paper tries 5, 10, 25
+    radius : R, how large the parameters may be; the bilevel paper tries .1, 1, 10, 100
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,), a row may come more than once
+    weights_ : shape (m,), unbiased: their expected sum is the total sample_weight
+    """
+
+    _needs_y = True
+    _repeats = True
+
+    def __init__(self, size=100, *, n_clusters=10, radius=1.0, random_state=None):
+        self.size = size
+        self.n_clusters = n_clusters
+        self.radius = radius
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
+            raise ValueError(f"n_clusters must be a positive integer, got {self.n_clusters!r}.")
+        if not (np.isfinite(self.radius) and self.radius > 0):
+            raise ValueError(f"radius must be a positive finite number, got {self.radius!r}.")
+        sign = Logistic().encode(y)
+        present = np.flatnonzero(sample_weight)
+        Z = np.column_stack([X, np.ones(len(X))])[present] * sign[present, None]
+        weights = sample_weight[present]
+        q = weights * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
+        q /= q.sum()
+        draws = rng.choice(len(present), self.size, p=q)
+        return present[draws], weights[draws] / (self.size * q[draws])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags

@@ -1,0 +1,36 @@
+"""Coresets of torch data sets."""
+
+import numpy as np
+import torch
+from torch.utils.data import Subset
+
+
+class WeightedSubset(Subset):
+    """A `torch.utils.data.Subset` whose items carry their weight as a last element.
+
+    Parameters
+    ----------
+    dataset : torch.utils.data.Dataset; an item that is no tuple becomes ``(item, weight)``
+    indices : int array, shape (m,)
+    weights : float array, shape (m,), yielded as 0-d float32 tensors
+
+    Raises
+    ------
+    ValueError
+        for an index outside the data set (the coreset was chosen from another one)
+    """
+
+    def __init__(self, dataset, indices, weights):
+        if len(indices) and np.max(indices) >= len(dataset):
+            raise ValueError(f"the coreset holds row {np.max(indices)}, but the data set has {len(dataset)} items.")
+        super().__init__(dataset, [int(i) for i in indices])
+        self.weights = torch.as_tensor(np.asarray(weights), dtype=torch.float32)
+
+    def __getitem__(self, position):
+        if isinstance(position, (list, slice)):
+            raise TypeError("index a weighted subset with one integer; let a DataLoader make the batches.")
+        item = super().__getitem__(position)
+        return (*(item if isinstance(item, tuple) else (item,)), self.weights[position])
+
+    def __getitems__(self, positions):
+        return [self[position] for position in positions]
