@@ -206,6 +206,15 @@ def test_what_is_reached_makes_a_run_stale_and_nothing_else(tmp_path, package):
     assert not changes("sub/other.py", "return 2", "return 3")
 
 
+def test_a_package_whose_init_does_something_counts_for_its_modules(tmp_path, package):
+    code = "from handful.sub.other import h"
+    assert set(fp.reachable(code, package)) == {"handful.sub.other"}
+    (package / "sub/__init__.py").write_text('"""Doc."""\nfrom handful.b import B\n__all__ = ["B"]\n')
+    assert set(fp.reachable(code, package)) == {"handful.sub.other"}
+    (package / "sub/__init__.py").write_text("import numpy\nfrom handful.b import B\nnumpy.seterr(all='raise')\n")
+    assert set(fp.reachable(code, package)) == {"handful.sub.other", "handful.sub", "handful.b"}
+
+
 def test_comments_docstrings_and_layout_do_not_make_a_run_stale(tmp_path, package):
     before = _fingerprint(tmp_path, package)
     text = (package / "a.py").read_text()

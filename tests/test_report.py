@@ -123,7 +123,7 @@ def test_the_site_opens_from_the_file_system_without_a_network(figures):
 def test_the_page_sets_both_numbers_side_by_side(figures):
     words = _Page(build_report(figures)).words
     for part in (
-        "1 of 40 tables and figures recomputed",
+        "1 of 40 tables and figures recomputed, 1 of them on the papers' own data",
         "Weighted <b>BiCo</b> needs < 2 % of the data",  # escaped, as it was written
         "1.42 is at most 2",
         "2 % 1.42 ± 0.1 % holds quick: holds weaker laptop 1 seed",

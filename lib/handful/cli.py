@@ -28,6 +28,9 @@ def main(argv=None):
     except _Refused as error:
         print(f"handful: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `handful data | head`: the reader has seen enough
+        sys.stdout = None
+        return 0
     except KeyboardInterrupt:
         print("\nhandful: stopped.", file=sys.stderr)
         return 130

@@ -73,6 +73,7 @@ def reachable(code, root):
             if _imports_by_computed_name(tree):
                 return files
             wanted |= _wants(tree, module, files)
+            wanted |= {(parent, None) for parent in _parents(module) if _acts(parent, files)}
     return {name: files[name] for name in sorted(seen)}
 
 
@@ -112,6 +113,22 @@ def _resolve(want, files):
             for origin in (a.name for a in node.names if (a.asname or a.name) == name):
                 found |= _resolve((node.module, origin), files)
     return found or {module}  # defined in the package itself, or by its __getattr__
+
+
+def _parents(module):
+    parts = module.split(".")
+    return [".".join(parts[:k]) for k in range(1, len(parts))]
+
+
+def _acts(package, files):
+    """Whether a package's `__init__` does more than import and define, which its modules might feel."""
+    inert = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    for node in _tree(files[package], _stamp(files[package])).body if package in files else ():
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        listing = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        if not (docstring or listing or isinstance(node, inert)):
+            return True
+    return False
 
 
 def _imports_by_computed_name(tree):

@@ -164,7 +164,7 @@ def claims(results):
     by_id = {}
     for result in results:
         for claim in result.record["claims"]:
-            by_id.setdefault(claim["id"], []).append((result, claim))
+            by_id.setdefault((result.name, claim["id"]), []).append((result, claim))
     return [_claim(runs) for runs in by_id.values()]
 
 

@@ -32,14 +32,16 @@ def build_report(figures):
     for path in [r.executed for r in results] + [f["executed"] for f in failed]:
         if path and path not in pages:
             pages[path] = _notebook_page(path)
+    items = [_of(item, results) for paper in catalogue() for item in paper.items if item.item]
     page = _render(
         "report.html",
         papers=[_paper(paper, results) for paper in catalogue()],
         claims=_by_paper(claims(results)),
         tally=tally(c.verdict for c in claims(results)),
         failed=failed,
-        n_items=sum(1 for paper in catalogue() for item in paper.items if item.item),
-        n_done=sum(1 for paper in catalogue() for item in paper.items if item.item and _of(item, results)),
+        n_items=len(items),
+        n_done=sum(1 for found in items if found),
+        n_full=sum(1 for found in items if any(r.profile != "quick" for r in found)),
         size=_css_size,
         link=lambda path: Path(os.path.relpath(pages.get(path, path), figures)).as_posix(),
     )

@@ -58,6 +58,7 @@ def _execute(job):
             language="python",  # a stripped notebook need not say
             cwd=str(Path(job["notebook"]).parent),
             progress_bar=False,
+            start_timeout=300,  # seconds; a busy machine is slow to start
             log_output=False,
         )
         return None
