@@ -3,6 +3,7 @@ import warnings
 import clarabel
 import numpy as np
 import pytest
+from handful.svm import LinearSVM, svm_objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -11,8 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
-from handful.svm import LinearSVM, svm_objective
 
 
 @pytest.fixture

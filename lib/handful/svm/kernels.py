@@ -107,12 +107,33 @@ def _sparse_transposed_times(data, columns, starts, v, d):
     return out
 
 
-class DenseDesign:
-    """Products with ``[X, 1]`` for a dense `X`, shape (n, d); holds a feature-major float64 copy."""
+@njit(cache=True)
+def feature_major(X, rows):
+    """Rows `rows` of `X` as a float64 array of shape (d, len(rows)), each feature in one piece."""
+    d = X.shape[1]
+    out = np.empty((d, len(rows)))
+    for start in range(0, len(rows), 64):
+        for j in range(d):
+            for i in range(start, min(len(rows), start + 64)):
+                out[j, i] = X[rows[i], j]
+    return out
 
-    def __init__(self, X):
-        self.n, self.d = X.shape
-        self.XT = np.ascontiguousarray(X.T, dtype=np.float64)
+
+class DenseDesign:
+    """Products with ``[X, 1]`` for a dense `X` of n rows and d features.
+
+    Parameters
+    ----------
+    XT : float64 array, shape (d, n), feature by feature
+    """
+
+    def __init__(self, XT):
+        self.XT = XT
+        self.d, self.n = XT.shape
+
+    def take(self, rows):
+        """The design of some of the rows."""
+        return DenseDesign(self.XT[:, rows])
 
     def times(self, w):
         """``[X, 1] @ w``, shape (n,)."""
@@ -132,10 +153,13 @@ class SparseDesign:
     """The same products for a CSR matrix, which is never made dense."""
 
     def __init__(self, X):
-        X = sparse.csr_matrix(X, dtype=np.float64)
-        X.sort_indices()  # the Gram kernel fills the upper triangle only
+        self.X = sparse.csr_matrix(X, dtype=np.float64)
+        self.X.sort_indices()  # the Gram kernel fills the upper triangle only
         self.n, self.d = X.shape
-        self.arrays = X.data, X.indices, X.indptr
+        self.arrays = self.X.data, self.X.indices, self.X.indptr
+
+    def take(self, rows):
+        return SparseDesign(self.X[rows])
 
     def times(self, w):
         return _sparse_times(*self.arrays, w)
@@ -152,6 +176,8 @@ def _symmetric(upper):
     return np.triu(upper) + np.triu(upper, 1).T
 
 
-def design(X):
-    """The design of `X`, dense or CSR."""
-    return SparseDesign(X) if sparse.issparse(X) else DenseDesign(X)
+def design(X, rows=None):
+    """The design of `X`, dense or CSR, or of its rows `rows`."""
+    if sparse.issparse(X):
+        return SparseDesign(X if rows is None else X[rows])
+    return DenseDesign(feature_major(X, np.arange(len(X)) if rows is None else rows))

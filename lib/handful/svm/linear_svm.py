@@ -120,9 +120,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         start = None
         if warm is not None and warm.shape[1] == X.shape[1]:
             start = np.append(warm[0], self.intercept_)
-        solution = solve(
-            X, signs, self.lam * sample_weight, tol=self.tol, start=start, max_iter=self.max_iter
-        )
+        solution = solve(X, signs, self.lam * sample_weight, tol=self.tol, start=start, max_iter=self.max_iter)
         self.coef_, self.intercept_ = solution.w[None, :-1], solution.w[-1:]
         self.objective_, self.lower_bound_ = float(solution.objective), float(solution.lower_bound)
         self.gap_, self.n_iter_ = float(solution.gap), solution.n_iter
