@@ -126,7 +126,7 @@ class _Progress:
 
         live = sys.stderr.isatty()
         # A log file gets a line a notebook, not a bar a second.
-        self.bar = tqdm(total=n, unit="notebook", disable=not live, bar_format="{l_bar}{bar:24}| {n}/{total} {desc}")
+        self.bar = tqdm(total=n, unit="notebook", disable=not live, bar_format="{n}/{total} |{bar:24}| {desc}")
         self.told = set()
 
     def __enter__(self):
@@ -141,8 +141,12 @@ class _Progress:
                 self.told.add(outcome.run.name)
                 self.bar.write(_line(outcome), file=sys.stdout)
                 self.bar.update()
-        running = ", ".join(f"{run.name} {seconds // 60:.0f}:{seconds % 60:02.0f}" for run, seconds in active)
+        running = ", ".join(f"{r.name} {_clock(seconds)} of {_clock(60 * r.minutes)}" for r, seconds in active)
         self.bar.set_description_str(running)
+
+
+def _clock(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def _line(outcome):
