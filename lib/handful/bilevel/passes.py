@@ -13,6 +13,7 @@ from numba import njit, prange
 
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
+PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
 _CSR_BLOCKS = 64  # a block of a sparse matrix owns a gradient of its own: their number is bounded, not their length
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let sums be vectorised; NaN and inf keep their meaning
 
@@ -125,7 +126,6 @@ def _multiply(out, r):
         out[i] *= r[i]
 
 
-@njit(parallel=True, cache=True)
 def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, partial):
     n = X.shape[0]
     for b in prange(partial.shape[0]):
@@ -139,7 +139,6 @@ def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, partial):
             _block_gradient(X, lo, hi, r[lo:hi], partial[b])
 
 
-@njit(parallel=True, cache=True)
 def _score_pass_dense(X, r, v, out):
     n = X.shape[0]
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -149,7 +148,6 @@ def _score_pass_dense(X, r, v, out):
         _multiply(out[lo:hi], r[lo:hi])
 
 
-@njit(parallel=True, cache=True)
 def _outer_pass_csr(data, indices, indptr, y, u, theta, kind, z, r, partial):
     n = len(y)
     d = partial.shape[1] - 1
@@ -171,13 +169,21 @@ def _outer_pass_csr(data, indices, indptr, y, u, theta, kind, z, r, partial):
             partial[b, d] += c
 
 
-@njit(parallel=True, cache=True)
 def _score_pass_csr(data, indices, indptr, r, v, out):
     for i in prange(len(r)):
         s = v[len(v) - 1]
         for j in range(indptr[i], indptr[i + 1]):
             s += data[j] * v[indices[j]]
         out[i] = r[i] * s
+
+
+def _compile(kernel):
+    # One and many threads; starting threads costs more than a small pass, far more beside a busy neighbour.
+    return njit(cache=True)(kernel), njit(parallel=True, cache=True)(kernel)
+
+
+_OUTER_PASS_DENSE, _SCORE_PASS_DENSE = _compile(_outer_pass_dense), _compile(_score_pass_dense)
+_OUTER_PASS_CSR, _SCORE_PASS_CSR = _compile(_outer_pass_csr), _compile(_score_pass_csr)
 
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
@@ -235,6 +241,7 @@ class DataPasses:
         blocks = min(_CSR_BLOCKS, n) if self.sparse else -(-n // BLOCK)
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
         self._partial = np.empty((blocks, d + 1), dtype=X.dtype)
+        self._parallel = (X.nnz if self.sparse else X.size) > PARALLEL_ABOVE
 
     def twin(self):
         """The same data with logits and residuals of its own, for a second model."""
@@ -253,11 +260,13 @@ class DataPasses:
         theta = theta.astype(self.X.dtype)
         if self.sparse:
             X = self.X
-            _outer_pass_csr(
+            _OUTER_PASS_CSR[self._parallel](
                 X.data, X.indices, X.indptr, self.y, self.u, theta, self.kind, self.z, self.r, self._partial
             )
         else:
-            _outer_pass_dense(self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial)
+            _OUTER_PASS_DENSE[self._parallel](
+                self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial
+            )
         return self._partial.sum(axis=0, dtype=np.float64) / self.total
 
     def linear_scores(self, v):
@@ -267,9 +276,9 @@ class DataPasses:
         """
         v = v.astype(self.X.dtype)
         if self.sparse:
-            _score_pass_csr(self.X.data, self.X.indices, self.X.indptr, self.r, v, self.scores)
+            _SCORE_PASS_CSR[self._parallel](self.X.data, self.X.indices, self.X.indptr, self.r, v, self.scores)
         else:
-            _score_pass_dense(self.X, self.r, v, self.scores)
+            _SCORE_PASS_DENSE[self._parallel](self.X, self.r, v, self.scores)
         return self.scores
 
     def rows(self, indices):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 from sklearn.utils import ClassifierTags
+from threadpoolctl import ThreadpoolController
 from tqdm.auto import tqdm
 
 from handful.bilevel.linear import LinearSelection
@@ -124,9 +125,11 @@ class BilevelCoreset(Selector):
         problems = problem.variants() if self.robust else [problem]
         models = [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
         start = self._random_start(problem, data, rng)
-        for model in models:
-            model.add(start)
-        weights = self._grow(models)
+        # Inner problems are small: several BLAS threads would wait for each other more than they work.
+        with ThreadpoolController().limit(limits=1, user_api="blas"):
+            for model in models:
+                model.add(start)
+            weights = self._grow(models)
         chosen = models[0].indices
         if weights is None:
             weights = np.full(len(chosen), 1.0 / len(chosen))

@@ -236,6 +236,7 @@ def _environment(figures, threads):
     for name in THREAD_VARIABLES:
         given = os.environ.get(name, "")
         env[name] = str(min(threads, int(given)) if given.isdigit() and int(given) > 0 else threads)
+    env.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that spins beside a busy neighbour costs more than it gives
     env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a debugger's warning that no reader of a notebook needs
     return env
 

@@ -19,7 +19,7 @@ def register_method(key, label, color, marker, ls, *, zorder=2):
     Raises
     ------
     ValueError
-        if the key, or the same colour, marker and line together, is taken.
+        if the key is taken.
     """
     look = dict(label=label, color=color, marker=marker, ls=ls, zorder=zorder)
     if key in METHODS:
@@ -44,7 +44,8 @@ register_method("sensitivity", "Sensitivity", PALE, "s", (0, (3, 1, 1, 1, 1, 1))
 register_method("bico", "BiCo (linear)", SKY, "D", "--", zorder=4)
 register_method("bico robust", "BiCo (robust)", PURPLE, "P", "-.", zorder=4)
 register_method("bico quadratic", "BiCo (quadratic, ours)", BLUE, "D", "-", zorder=5)
-register_method("bico weighted", "BiCo (weighted)", RED, "*", "-", zorder=6)
+register_method("bico weighted", "BiCo w/ weights", ORANGE, "*", "--", zorder=4)
+register_method("bico weighted quadratic", "BiCo w/ weights (quadratic, ours)", RED, "*", "-", zorder=6)
 # Support vector machines.
 register_method("svm paper", "Coreset (paper's bound)", SKY, "D", "--", zorder=4)
 register_method("svm tight", "Coreset (tight bound, ours)", BLUE, "D", "-", zorder=5)

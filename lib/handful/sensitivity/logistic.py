@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
-
 from sklearn.utils import ClassifierTags
 
 from handful.bilevel.problems import Logistic
