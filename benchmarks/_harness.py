@@ -1,0 +1,107 @@
+"""Ratios of running times measured side by side, and the tables they go into.
+
+Run each script with one thread (`make bench` does): absolute seconds depend on the machine and its neighbours, so
+candidates and yardstick take turns (A B A B ...) and the medians are divided.
+"""
+
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from handful.experiments import provenance
+
+RESULTS = Path(__file__).parent / "results"
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class Bench:
+    """One table of ratios and qualities, written to results/<name>.json and .md.
+
+    Parameters
+    ----------
+    name : str, of the table
+    title : str, its heading
+    """
+
+    def __init__(self, name, title):
+        if any(os.environ.get(v) != "1" for v in THREAD_VARIABLES):
+            sys.exit(f"Set {', '.join(THREAD_VARIABLES)} to 1 first, or run `make bench`.")
+        self.name, self.title = name, title
+        self.rows = []
+
+    def time(self, what, candidates, yardstick, *, bars, repeats=5):
+        """Median seconds of each candidate over those of the yardstick.
+
+        Parameters
+        ----------
+        what : str, the case: "phishing, m = 100"
+        candidates : dict, name -> function without arguments
+        yardstick : (name, function)
+        bars : dict, name -> largest ratio aimed at, or None
+        repeats : int, turns; a first one that compiles and fills caches is not counted
+
+        Returns
+        -------
+        dict, name -> ratio
+        """
+        base, run_base = yardstick
+        functions = {base: run_base, **candidates}
+        seconds = {name: [] for name in functions}
+        for turn in range(repeats + 1):
+            for name, function in functions.items():
+                gc.collect()
+                start = time.perf_counter()
+                function()
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+        medians = {name: statistics.median(s) for name, s in seconds.items()}
+        ratios = {name: medians[name] / medians[base] for name in candidates}
+        for name, ratio in ratios.items():
+            self._add(what, name, ratio, f"x {base}", bars.get(name), "<=", repeats=repeats, seconds=seconds)
+        return ratios
+
+    def value(self, what, name, value, *, unit, bar=None, direction="<="):
+        """A quality beside its bar: a loss, an accuracy, a memory peak."""
+        self._add(what, name, float(value), unit, bar, direction)
+
+    def _add(self, what, name, value, unit, bar, direction, **details):
+        met = None if bar is None else value <= bar if direction == "<=" else value >= bar
+        self.rows.append(
+            dict(case=what, name=name, value=value, unit=unit, bar=bar, direction=direction, met=met, **details)
+        )
+        print(f"{what:32} {name:28} {value:9.4g} {unit:34} {_bar(self.rows[-1])}", flush=True)
+
+    def write(self, **more):
+        """Write the table; `more` goes into the record (data checksums, parameters)."""
+        sha, dirty = provenance.commit()
+        record = dict(
+            title=self.title,
+            commit=sha,
+            dirty=dirty,
+            versions=provenance.versions(),
+            machine=provenance.machine(),
+            threads=1,
+            rows=self.rows,
+            **more,
+        )
+        lines = [f"# {self.title}", "", "| case | what | measured | | bar |", "|---|---|---:|---|---|"]
+        lines += [f"| {r['case']} | {r['name']} | {r['value']:.4g} | {r['unit']} | {_bar(r)} |" for r in self.rows]
+        lines += [
+            "",
+            "One thread; medians of interleaved runs; the counts and all seconds are in the JSON beside this.",
+            "",
+        ]
+        provenance.write_atomically(RESULTS / f"{self.name}.json", json.dumps(record, indent=1) + "\n")
+        provenance.write_atomically(RESULTS / f"{self.name}.md", "\n".join(lines))
+
+
+def _bar(row):
+    if row["bar"] is None:
+        return ""
+    return (
+        f"{row['direction'].replace('<=', '≤').replace('>=', '≥')} {row['bar']:g}: {'met' if row['met'] else 'missed'}"
+    )

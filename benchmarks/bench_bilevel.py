@@ -1,0 +1,190 @@
+"""Bilevel coresets: time against the bytes that must be read, quality against full-data training.
+
+The yardstick of the times is 200 products ``X @ v`` over the same float32, column-major array: what selecting 100
+points must read at least (two passes a point). Real data sets come through HANDFUL_DATA or a download.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+from _harness import Bench
+from sklearn.linear_model import LogisticRegression
+
+from handful import BilevelCoreset, Logistic
+from handful.experiments import binary_logistic as bl
+
+L2 = 0.01
+SEEDS = range(5)
+SETS = {"phishing": 4.0, "cod_rna": 1.5, "a9a": 3.0, "covtype_subset": 2.0}  # bars of the linear rule
+PROBLEM = Logistic(l2=L2)
+
+
+def coreset(data, **options):
+    return BilevelCoreset(PROBLEM, **{"size": 100, "random_state": 0, **options}).fit(data.X, data.y)
+
+
+def products(X):
+    v = np.random.default_rng(0).random(X.shape[1]).astype(np.float32)
+
+    def run():
+        for _ in range(200):
+            X @ v
+
+    return run
+
+
+def times(bench, name, data, bar):
+    base = bench.time(
+        f"{name} {data.X.shape[0]:,} x {data.X.shape[1]}",
+        {
+            "linear, m = 100": lambda: coreset(data, score="linear"),
+            "quadratic, m = 100": lambda: coreset(data),
+            "quadratic + weights, m = 100": lambda: coreset(data, weighting="optimised"),
+        },
+        ("200 products X @ v", products(data.X)),
+        bars={"linear, m = 100": bar},
+        repeats=9,
+    )
+    linear, quadratic, weighted = base.values()
+    bench.value(name, "quadratic / linear", quadratic / linear, unit="x", bar=4)
+    bench.value(name, "weighted / quadratic", weighted / quadratic, unit="x", bar=3)
+
+
+def synthetic(n=523_000, d=54):
+    rng = np.random.default_rng(0)
+    X = np.asfortranarray(rng.standard_normal((n, d), dtype=np.float32))
+    y = (X @ rng.standard_normal(d).astype(np.float32) / np.sqrt(d) + rng.logistic(size=n) > 0).astype(int)
+    return type("Synthetic", (), dict(X=X, y=y))
+
+
+def memory(bench):
+    # in a process of its own: peak resident memory beyond what is there before X is made, in units of X
+    code = (
+        "import resource, numpy as np, bench_bilevel as b\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "small = b.synthetic(2000); b.coreset(small)\n"
+        "before = peak(); data = b.synthetic(); made = peak()\n"
+        "b.coreset(data, weighting='optimised'); print((peak() - before) / data.X.nbytes)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0])
+    bench.value("523,000 x 54 float32", "peak memory, weighted", float(out.stdout), unit="x X", bar=3)
+
+
+def scores(data, selector, size, problem=PROBLEM):
+    n = len(data.y)
+    weights = selector.weights_ if len(selector.weights_) == size else np.full(size, n / size)
+    model = bl.train(data.X[selector.indices_[:size]], data.y[selector.indices_[:size]], weights, problem, n=n)
+    return bl.evaluate(model, data)
+
+
+def quality(bench, name):
+    full, linear, quadratic, weighted = [], [], [], []
+    for seed in SEEDS:
+        data = bl.prepare(name, seed=seed)
+        n = len(data.y)
+        full.append(bl.evaluate(bl.train(data.X, data.y, np.ones(n), PROBLEM, n=n), data)["test_accuracy"])
+        linear.append(scores(data, coreset(data, score="linear", random_state=seed), 100)["train_loss"])
+        quadratic.append(scores(data, coreset(data, size=50, random_state=seed), 50)["train_loss"])
+        best = coreset(data, size=50, weighting="optimised", random_state=seed)
+        weighted.append(scores(data, best, 50)["test_accuracy"])
+    bench.value(
+        f"{name}, {len(SEEDS)} seeds",
+        "train loss, quadratic m = 50",
+        np.mean(quadratic),
+        unit=f"linear m = 100: {np.mean(linear):.4f}",
+        bar=round(float(np.mean(linear)), 4) if name != "covtype_subset" else None,
+    )
+    bench.value(
+        f"{name}, {len(SEEDS)} seeds",
+        "accuracy, weighted 50 - full",
+        np.mean(weighted) - np.mean(full),
+        unit=f"points (full {np.mean(full):.2f} %)",
+        bar=-0.1,
+        direction=">=",
+    )
+
+
+def imbalanced(data, share, seed):
+    rng = np.random.default_rng(seed)
+    rare = int(np.argmin(np.bincount(data.y)))
+    ones, rest = np.flatnonzero(data.y == rare), np.flatnonzero(data.y != rare)
+    keep = rng.choice(ones, int(share * len(rest) / (1 - share)), replace=False)
+    rows = np.sort(np.concatenate([keep, rest]))
+    return type(
+        "Imbalanced",
+        (),
+        dict(X=np.asfortranarray(data.X[rows]), y=data.y[rows], X_test=data.X_test, y_test=data.y_test),
+    )
+
+
+ROBUST = {
+    "linear": dict(score="linear"),
+    "quadratic": {},
+    "quadratic, robust": dict(robust=True),
+    "weighted": dict(weighting="optimised"),
+    "weighted, robust": dict(weighting="optimised", robust=True),
+}
+
+
+def train_penalised_intercept(X, y, weights, n):
+    # a column of ones without an intercept of its own is an intercept that the penalty covers
+    model = LogisticRegression(C=1 / (L2 * n), fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=1000)
+    return model.fit(np.column_stack([X, np.ones(len(X))]).astype(np.float64), y, sample_weight=weights)
+
+
+def excess(data, selector, trainer):
+    """Mean training loss of a trainer on the coreset, over that of the same trainer on all rows."""
+    n = len(data.y)
+    out = []
+    for rows, weights in [(selector.indices_, selector.weights_), (np.arange(n), np.ones(n))]:
+        if trainer == "penalised intercept":
+            model = train_penalised_intercept(data.X[rows], data.y[rows], weights, n)
+            z = np.column_stack([data.X, np.ones(n)]) @ model.coef_[0]
+        else:
+            model = bl.train(data.X[rows], data.y[rows], weights, Logistic(l2=L2 * trainer), n=n)
+            z = model.decision_function(data.X)
+        out.append(np.logaddexp(0, -np.where(data.y == 1, z, -z)).mean())
+    return out[0] - out[1]
+
+
+def mismatch(bench, name, share=None):
+    """Trainers other than the one that selected: l2 tenfold off either way, an intercept that is penalised."""
+    rows = {}
+    for seed in SEEDS:
+        data = bl.prepare(name, seed=seed)
+        if share:
+            data = imbalanced(data, share, seed)
+        for key, options in ROBUST.items():
+            selector = coreset(data, random_state=seed, **options)
+            for trainer in (1, 0.1, 10, "penalised intercept"):
+                rows.setdefault((trainer, key), []).append(excess(data, selector, trainer))
+    case = f"{name}, rare class {100 * share:.0f} %" if share else name
+    for (trainer, key), values in rows.items():
+        who = trainer if isinstance(trainer, str) else f"l2 x {trainer:g}"
+        bench.value(
+            f"{case}, trainer {who}", f"excess train loss, {key}", np.mean(values), unit=f"± {np.std(values):.3f}"
+        )
+
+
+def main():
+    bench = Bench("bilevel", "Bilevel coresets for logistic regression")
+    checksums = {}
+    for name, bar in SETS.items():
+        data = bl.prepare(name, seed=0)
+        checksums[name] = data.sha256
+        times(bench, name, data, bar)
+    times(bench, "synthetic", synthetic(), 1.3)
+    memory(bench)
+    for name in SETS:
+        quality(bench, name)
+    for name in SETS:
+        mismatch(bench, name)
+    for share in (0.05, 0.01):
+        for name in ("phishing", "a9a", "covtype_subset"):
+            mismatch(bench, name, share)
+    bench.write(data=checksums, l2=L2, seeds=list(SEEDS))
+
+
+if __name__ == "__main__":
+    main()
