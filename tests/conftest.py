@@ -1,0 +1,22 @@
+"""What all tests share: few threads, no deadlines, and an order in which quick failures show first."""
+
+import os
+
+# Before numpy is imported: many threads on tiny arrays only wait for each other.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # two, so that tests can compare one thread with two
+
+from hypothesis import settings  # noqa: E402
+
+# The first example may compile with numba, so time says nothing; what CI finds must be found again.
+settings.register_profile("handful", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("handful")
+
+FIRST, LAST = ["test_project"], ["test_data_real", "test_notebooks"]
+
+
+def pytest_collection_modifyitems(items):
+    """The project's own rules first, real data and whole notebooks last, the rest by name between them."""
+    order = {name: i - len(FIRST) for i, name in enumerate(FIRST)} | {name: 1 + i for i, name in enumerate(LAST)}
+    items.sort(key=lambda item: order.get(item.path.stem, 0))

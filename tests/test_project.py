@@ -1,0 +1,356 @@
+"""The project's own rules: one list of requirements, rooms that import upwards, a Makefile that says what it lacks."""
+
+import ast
+import fnmatch
+import importlib.metadata as metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "lib" / "handful"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
+
+# From the bottom up: a room imports only from itself and from rooms above it in this list.
+ROOMS = [
+    ["torch_data", "coreset", "linalg"],
+    ["baselines"],
+    ["svm"],
+    ["sensitivity"],
+    ["bilevel"],
+    ["clustering"],
+    ["sampling"],
+    ["streaming"],
+    ["continual"],
+    ["active"],
+    ["dictionary"],
+    ["distributed"],
+    ["data"],
+    ["experiments"],
+    ["cli"],
+]
+MAX_LINES = 450
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
+# The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
+CUDA = re.compile(r"(nvidia|cuda|triton)\b")
+
+
+def requirements():
+    """Every requirement of the project and its extras, by name; `all` only unites the extras."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    lines = [*PROJECT["project"]["dependencies"], *(r for name, rs in extras.items() if name != "all" for r in rs)]
+    found = [Requirement(line) for line in lines]
+    assert len({r.name for r in found}) == len(found), "a requirement is listed twice"
+    return {canonicalize_name(r.name): r for r in found}
+
+
+def pins():
+    """constraints.txt: version by name."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in lines if line and line[0] != "#")
+    }
+
+
+# --- requirements
+
+
+def test_every_requirement_is_pinned_to_a_version_that_it_allows():
+    pinned = pins()
+    for name, requirement in requirements().items():
+        assert name in pinned, f"constraints.txt lacks {name}"
+        assert requirement.specifier.contains(pinned[name]), f"{requirement} but constraints.txt has {pinned[name]}"
+
+
+def test_constraints_are_exact_public_versions_in_order():
+    lines = [line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\d.]+(post\d+)?", line)] == []
+    assert len(pins()) == len(lines)
+
+
+def test_constraints_hold_what_the_requirements_bring_and_nothing_else():
+    pinned, reached = pins(), needed_on_linux()
+    assert reached - set(pinned) == set(), "not in constraints.txt, whose first lines say how to renew it"
+    # What is not installed here (another platform, a later Python) may be needed by what is not either.
+    installed = {canonicalize_name(d.name) for d in metadata.distributions()}
+    assert (set(pinned) & installed) - reached == set(), "in constraints.txt, but nothing asks for it"
+
+
+def needed_on_linux():
+    """Names of all that the requirements bring on Linux with Python 3.11, where the pins were made."""
+    linux = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    linux |= {"python_version": "3.11", "python_full_version": "3.11.7"}
+    seen, stack = set(), [(name, extra) for name, r in requirements().items() for extra in ("", *r.extras)]
+    while stack:
+        name, extra = visit = stack.pop()
+        if visit in seen or CUDA.match(name):
+            continue
+        seen.add(visit)
+        try:
+            lines = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for r in map(Requirement, lines):
+            if r.marker is None or r.marker.evaluate({"extra": extra} | linux):
+                stack += [(canonicalize_name(r.name), wanted) for wanted in ("", *r.extras)]
+    return {name for name, _ in seen}
+
+
+def test_all_unites_the_extras():
+    extras = PROJECT["project"]["optional-dependencies"]
+    [line] = extras["all"]
+    assert Requirement(line).extras == set(extras) - {"all"}
+
+
+def test_conda_users_get_the_same():
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
+    by_pip = next(entry["pip"] for entry in conda if isinstance(entry, dict))
+    listed = [Requirement(line) for line in [*conda, *by_pip] if isinstance(line, str) and line != "-e ."]
+    ours = {CONDA_NAMES.get(name, name): r.specifier for name, r in requirements().items()}
+    ours["python"] = Requirement(f"python{PROJECT['project']['requires-python']}").specifier
+    ours["pip"] = Requirement("pip").specifier
+    assert {r.name: r.specifier for r in listed} == ours
+    assert "-e ." in by_pip
+
+
+def test_what_is_imported_is_required():
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
+    trees |= {path: ast.parse(code(path)) for path in (ROOT / "notebooks").glob("*/*.ipynb")}
+    ours = {"handful", *sys.stdlib_module_names, *(path.stem for path in trees)}
+    provided, known, missing = metadata.packages_distributions(), set(requirements()), set()
+    for path, tree in trees.items():
+        for top in {module.split(".")[0] for module, _ in imports(tree)} - ours:
+            if known.isdisjoint(canonicalize_name(d) for d in provided.get(top, [top])):
+                missing.add((path.relative_to(ROOT).as_posix(), top))
+    assert missing == set()
+
+
+def python_files():
+    return [*SOURCES.values(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+
+
+def code(notebook):
+    """The code of a notebook without its magics."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    lines = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+# --- the library
+
+
+def imports(tree):
+    """(module, line) of every import in a tree, those inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module, node.lineno
+            if node.module == "handful":
+                yield from ((f"handful.{alias.name}", node.lineno) for alias in node.names)
+
+
+def room(module):
+    """Place of `handful.x.y` in ROOMS, or None for what is no room: names that handful/__init__ re-exports."""
+    name = module.split(".")[1] if "." in module else ""
+    return next((i for i, row in enumerate(ROOMS) if name in row), None)
+
+
+def test_every_module_has_its_room():
+    tops = {name.split("/")[0].removesuffix(".py") for name in SOURCES} - {"__init__"}
+    assert tops - {name for row in ROOMS for name in row} == set(), "new rooms need a place in ROOMS"
+
+
+def test_a_room_imports_only_from_rooms_above():
+    wrong = []
+    for name, tree in TREES.items():
+        here = room("handful." + name.removesuffix(".py").replace("/", "."))
+        for module, line in imports(tree):
+            there = room(module) if module.startswith("handful.") else None
+            if here is not None and there is not None and there > here:
+                wrong.append(f"{name}:{line} imports {module}")
+    assert wrong == []
+
+
+def test_relative_imports_do_not_hide_rooms():
+    relative = [n for n, tree in TREES.items() for i in ast.walk(tree) if isinstance(i, ast.ImportFrom) and i.level]
+    assert relative == []
+
+
+def test_only_the_command_prints():
+    prints = [
+        f"{name}:{node.lineno}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" and name != "cli.py"
+    ]
+    assert prints == []
+
+
+def test_no_module_is_two_things():
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in SOURCES.items()}
+    assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
+
+
+def undocumented(body, prefix=""):
+    """Public functions and classes without a docstring, and methods that do more than one thing without one."""
+    for node in body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+            continue
+        delegates = prefix and isinstance(node, ast.FunctionDef) and len(node.body) == 1
+        if not ast.get_docstring(node) and not delegates:
+            yield prefix + node.name
+        if isinstance(node, ast.ClassDef):
+            yield from undocumented(node.body, f"{node.name}.")
+
+
+def test_what_is_public_says_what_it_is():
+    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+    silent = {name: list(undocumented(tree.body)) for name, tree in TREES.items()}
+    assert {name: found for name, found in silent.items() if found} == {}
+
+
+def test_names_at_the_top_exist_and_are_sorted():
+    import handful
+
+    assert handful.__all__ == sorted(handful.__all__)
+    assert [name for name in handful.__all__ if not hasattr(handful, name)] == []
+
+
+def test_installing_brings_every_file_of_the_package():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["handful"]
+    files = [p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*") if p.is_file()]
+    data = [f for f in files if "__pycache__" not in f and not f.endswith(".py")]
+    assert data
+    assert [f for f in data if not any(fnmatch.fnmatch("/" + f, p.replace("**", "*")) for p in patterns)] == []
+    packages = {path.parent for path in SOURCES.values()}
+    assert [p for p in packages if not (p / "__init__.py").is_file()] == []
+
+
+# --- the tree
+
+
+def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_path):
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    kept = [f"lib/handful/{name}" for name in SOURCES] + [
+        "lib/handful/data/registry.toml",
+        "figures/laptop/bico/fig06_binary_logistic.png",
+        "figures/paper/bico/fig06_binary_logistic.csv",
+        "data/README.md",
+    ]
+    built = [
+        "data/mnist.npz",
+        "figures/quick/bico/fig06_binary_logistic.png",
+        "figures/laptop/bico/.state/fig06_binary_logistic.json",
+        "figures/index.html",
+        "figures/notebooks/laptop/bico/fig06_binary_logistic.ipynb",
+        ".venv/.handful",
+        "lib/handful/__pycache__/coreset.cpython-311.pyc",
+    ]
+    command = ["git", "check-ignore", "--no-index", "--stdin"]
+    asked = "\n".join(kept + built)
+    ignored = subprocess.run(command, cwd=tmp_path, input=asked, capture_output=True, text=True).stdout.split()
+    assert ignored == built
+
+
+def make(folder, *arguments, path=None):
+    """Run the project's Makefile in `folder`, without the variables of a make around this test."""
+    environment = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PYTHON"}}
+    environment["LC_ALL"] = "C"
+    if path:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_make_explains_each_target():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split()
+    assert {"reproduce", "test", "lab", "lint", "bench", "clean", "help"} <= set(targets)
+    shown = make(ROOT).stdout
+    assert [t for t in targets if not re.search(rf"^  make {t} +\w", shown, re.M)] == []
+
+
+def test_notebooks_are_stripped_by_the_same_rule_everywhere():
+    # Without these keys nbstripout keeps what papermill writes into a notebook.
+    rule = '--extra-keys "metadata.papermill cell.metadata.papermill"'
+    assert rule in (ROOT / "Makefile").read_text(encoding="utf-8")
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    assert rule in next(hook["entry"] for hook in hooks if hook["id"] == "nbstripout")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with spaces in its name that holds what the set-up reads, and a maker of false Pythons."""
+    folder = tmp_path / "a check out"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+
+    def python(script):
+        path = tmp_path / "false python3"
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return f"PYTHON={path}"
+
+    return folder, python
+
+
+OLD = 'case "$2" in *platform*) echo 3.9.2;; *) exit 1;; esac'
+NO_VENV = 'case "$2" in *platform*) echo 3.12.3;; *ensurepip*) exit 1;; esac'
+# Makes a .venv whose pip fails the first time.
+NO_NETWORK = """case "$2" in *platform*) echo 3.12.3;; venv)
+mkdir -p .venv/bin; cat > .venv/bin/python <<'EOF'
+#!/bin/sh
+[ "$2" = pip ] || exit 0
+[ -e .venv/second ] || { touch .venv/second; exit 1; }
+EOF
+chmod +x .venv/bin/python;; esac"""
+
+
+def test_an_old_python_is_told(checkout):
+    folder, python = checkout
+    result = make(folder, ".venv/.handful", python(OLD))
+    assert result.returncode != 0
+    assert "needs Python 3.11 or later" in result.stderr
+    assert "(3.9.2)" in result.stderr
+    assert not (folder / ".venv").exists()
+
+
+def test_a_missing_python_is_told(checkout):
+    result = make(checkout[0], ".venv/.handful", "PYTHON=/nowhere/python3")
+    assert result.returncode != 0
+    assert "found: none" in result.stderr
+
+
+def test_a_python_without_venv_is_told(checkout):
+    folder, python = checkout
+    result = make(folder, ".venv/.handful", python(NO_VENV))
+    assert result.returncode != 0
+    assert "sudo apt install false python3-venv" in result.stderr
+    assert not (folder / ".venv").exists()
+
+
+def test_a_set_up_that_failed_is_taken_up_again(checkout):
+    folder, python = checkout
+    assert make(folder, ".venv/.handful", python(NO_NETWORK)).returncode != 0
+    assert (folder / ".venv" / "second").exists()
+    assert not (folder / ".venv" / ".handful").exists()
+    assert make(folder, ".venv/.handful", python("exit 1")).returncode == 0  # the .venv is there: no Python is sought
+    assert (folder / ".venv" / ".handful").exists()
+    assert "up to date" in make(folder, ".venv/.handful", python("exit 1")).stdout
+    os.utime(folder / "constraints.txt", (2**31, 2**31))
+    assert "install" in make(folder, "-n", ".venv/.handful").stdout
