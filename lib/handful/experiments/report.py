@@ -32,16 +32,16 @@ def build_report(figures):
     for path in [r.executed for r in results] + [f["executed"] for f in failed]:
         if path and path not in pages:
             pages[path] = _notebook_page(path)
-    items = [_of(item, results) for paper in catalogue() for item in paper.items if item.item]
+    done = _results_by_label(results)
     page = _render(
         "report.html",
         papers=[_paper(paper, results) for paper in catalogue()],
         claims=_by_paper(claims(results)),
         tally=tally(c.verdict for c in claims(results)),
         failed=failed,
-        n_items=len(items),
-        n_done=sum(1 for found in items if found),
-        n_full=sum(1 for found in items if any(r.profile != "quick" for r in found)),
+        n_items=len(done),
+        n_done=sum(all(parts) for parts in done.values()),
+        n_full=sum(all(any(r.profile != "quick" for r in part) for part in parts) for parts in done.values()),
         size=_css_size,
         link=lambda path: Path(os.path.relpath(pages.get(path, path), figures)).as_posix(),
     )
@@ -58,6 +58,16 @@ def _paper(paper, results):
         "profiles": [(profile, [r for r in mine if r.profile == profile]) for profile in profiles],
         "missing": [item for item in paper.items if not _of(item, results)],
     }
+
+
+def _results_by_label(results):
+    """(paper, "Figure 2") -> the results of each of its parts: some figures take several notebooks."""
+    found = {}
+    for paper in catalogue():
+        for item in paper.items:
+            if item.item:
+                found.setdefault((paper.key, item.item), []).append(_of(item, results))
+    return found
 
 
 def _of(item, results):
