@@ -31,9 +31,7 @@ class Sampler:
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
             raise ValueError(f"batch_size must be an integer, got {batch_size!r}.")
         if not 1 <= batch_size <= n:
-            raise ValueError(
-                f"batch_size must be between 1 and the number of points, got {batch_size} for n={n}."
-            )
+            raise ValueError(f"batch_size must be between 1 and the number of points, got {batch_size} for n={n}.")
         self.n = int(n)
         self.batch_size = int(batch_size)
         self.rng = as_generator(random_state)

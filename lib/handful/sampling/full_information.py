@@ -55,7 +55,7 @@ def theory_settings(k, horizon, *, bound=1.0, c=None):
         alpha, slope = 2 * gamma**2 / bound, c * bound * np.sqrt(k) / gamma**3
     diameter = np.sqrt(2)
     beta = 0.5 * min(1 / (4 * slope * diameter), alpha)
-    return dict(beta=beta, gamma=gamma, eps=1 / (beta * diameter) ** 2)
+    return dict(beta=float(beta), gamma=float(gamma), eps=float(1 / (beta * diameter) ** 2))
 
 
 class FullInformation:
@@ -73,7 +73,7 @@ class FullInformation:
         paper's f by it
     """
 
-    def __init__(self, probabilities, *, beta=10.0, gamma=0.01, eps=1.0, uniform=True, scale=None):
+    def __init__(self, probabilities, *, beta=0.5, gamma=0.01, eps=1000.0, uniform=True, scale=None):
         p, has_uniform = check_probabilities(probabilities, uniform=uniform)
         n = p.shape[1]
         self.probabilities = np.vstack([p, np.full((1, n), 1.0 / n)]) if uniform and not has_uniform else p

@@ -170,9 +170,7 @@ class KDPP:
         values, vectors = np.linalg.eigh(L)
         tolerance = 1e-10 * max(values[-1], 0.0)
         if values[0] < -tolerance:
-            raise ValueError(
-                f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}."
-            )
+            raise ValueError(f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}.")
         ridge = values[0] if values[0] > tolerance else 0.0
         kept = values - ridge > tolerance
         factor = vectors[:, kept] * np.sqrt(values[kept] - ridge)

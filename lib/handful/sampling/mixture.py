@@ -173,7 +173,8 @@ class MixtureSampler(FixedMixture):
     -----
     The paper prints no beta, gamma or eps. Ours were chosen on its blobs (section 6.1), where a batch is one
     draw: with a small eps the first draws that show a loss decide, and the weights can end on a wrong blob.
-    Batches of 100 bear ``beta=10, eps=1`` as well. ``MixtureSampler(p, **REFERENCE)`` has the authors' code's.
+    Batches of 100 bear ``beta=10, eps=1`` as well. ``MixtureSampler(p, **REFERENCE)`` has the authors'
+    code's.
 
     Examples
     --------
@@ -207,9 +208,7 @@ class MixtureSampler(FixedMixture):
         )
         if scale is not None:
             scale = scale / self.n**2  # the learner's cost is f(w)/n^2
-        self._learner = NewtonLearner(
-            self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, pgd_steps=pgd_steps
-        )
+        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, pgd_steps=pgd_steps)
         self._w = self._learner.w
 
     def _learn(self, indices, weights, losses):

@@ -95,9 +95,7 @@ def project_in_norm(H, target, gamma, start):
     free = np.empty(k, np.int64)
     factor = np.empty((k, k))
     y, ones = np.empty(k), np.empty(k)
-    for _ in range(
-        50 * k
-    ):  # finite without a cap, as the objective falls; rounding must not turn it into a loop
+    for _ in range(50 * k):  # finite without a cap, as the objective falls; rounding must not turn it into a loop
         n_free = 0
         for i in range(k):
             if is_free[i]:
@@ -244,9 +242,7 @@ class NewtonLearner:
             if not (np.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be positive, got {name}={value}.")
         if not 0 <= gamma <= 1:
-            raise ValueError(
-                f"gamma is the least share of the uniform component, in [0, 1]; got gamma={gamma}."
-            )
+            raise ValueError(f"gamma is the least share of the uniform component, in [0, 1]; got gamma={gamma}.")
         if pgd_steps < 0:
             raise ValueError(f"pgd_steps must be 0 (exact projection) or more, got {pgd_steps}.")
         self.w = project_restricted_simplex(np.full(k, 1.0 / k), float(gamma))

@@ -112,9 +112,7 @@ class PrioritizedReplay(Sampler):
         if len(components) == 0 or not (np.isfinite(components).all() and (components >= 0).all()):
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components.tolist()}.")
         if not (components[:, 1] > 0).all():
-            raise ValueError(
-                "every component needs an eps > 0: a transition without error could not come back."
-            )
+            raise ValueError("every component needs an eps > 0: a transition without error could not come back.")
         self.capacity, self.n = self.n, 0
         self._alphas, self._epsilons = np.ascontiguousarray(components.T)
         self._tree = build_tree(np.zeros((self.capacity, len(components))))
@@ -124,9 +122,7 @@ class PrioritizedReplay(Sampler):
         if self._fixed:
             w = np.array(mixture_weights, dtype=np.float64)
             if w.shape != self._learner.w.shape or not (w >= 0).all() or abs(w.sum() - 1) > 1e-6:
-                raise ValueError(
-                    f"mixture_weights must be {len(components) + 1} numbers >= 0 that add up to one."
-                )
+                raise ValueError(f"mixture_weights must be {len(components) + 1} numbers >= 0 that add up to one.")
             self._learner.w[:] = w
 
     @property
@@ -153,9 +149,7 @@ class PrioritizedReplay(Sampler):
 
     def update(self, errors, indices=None, weights=None):
         """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
-        super().update(
-            np.abs(errors.detach().cpu() if hasattr(errors, "detach") else errors), indices, weights
-        )
+        super().update(np.abs(errors.detach().cpu() if hasattr(errors, "detach") else errors), indices, weights)
 
     def _draw(self):
         if self.n == 0:

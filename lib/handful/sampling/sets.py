@@ -72,8 +72,6 @@ class SetMixture(Sampler):
         if indices is None and self._last is None:
             raise RuntimeError("update() takes the loss of a drawn set: call sample() first.")
         loss = np.array([float(loss)])
-        row, r = (
-            (self._row, self._last[1][0]) if indices is None else (self._relative(indices)[1], weights[0])
-        )
+        row, r = (self._row, self._last[1][0]) if indices is None else (self._relative(indices)[1], weights[0])
         if self.learn:
             self._learner.step(row[None], np.array([r]), loss)

@@ -69,9 +69,7 @@ def linear_sgd(X, y, sampler, *, loss, step, n_steps, coef=None, power=0.5, trun
     X = check_array(X, dtype=[np.float64, np.float32], order="C")
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if y.shape != (len(X),) or sampler.n != len(X):
-        raise ValueError(
-            f"X has {len(X)} rows, y the shape {y.shape}, and the sampler draws from {sampler.n} points."
-        )
+        raise ValueError(f"X has {len(X)} rows, y the shape {y.shape}, and the sampler draws from {sampler.n} points.")
     if loss != "squared" and not np.isin(y, (-1, 1)).all():
         raise ValueError(f"the {loss} loss needs labels -1 and +1, got {np.unique(y)[:5]}.")
     coef = np.zeros(X.shape[1]) if coef is None else np.array(coef, dtype=np.float64)
