@@ -91,6 +91,7 @@ class Selector(BaseEstimator):
     _takes_sparse = False
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
+    _computes = True  # with the values of X, so that huge ones would overflow
 
     def fit(self, X, y=None, sample_weight=None):
         """Choose the coreset.
@@ -108,10 +109,12 @@ class Selector(BaseEstimator):
         Raises
         ------
         ValueError
-            for non-finite values, wrong lengths, negative or all-zero weights, a size outside
+            for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
         X, y = self._check_X_y(X, y)
+        if self._computes:
+            check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
@@ -157,7 +160,13 @@ class Selector(BaseEstimator):
 
 
 def check_sample_weight(sample_weight, n):
-    """Weights as a float64 array of length `n`; ones for None. ValueError if negative, not finite or all zero."""
+    """Weights as a float64 array of length `n`; ones for None.
+
+    Raises
+    ------
+    ValueError
+        for weights that are negative, not finite or all zero, and where their sum over- or underflows
+    """
     if sample_weight is None:
         return np.ones(n)
     sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
@@ -168,7 +177,22 @@ def check_sample_weight(sample_weight, n):
         raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
     if not sample_weight.any():
         raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
+    with np.errstate(over="ignore"):
+        total = sample_weight.sum()
+    if not np.finfo(np.float64).tiny <= total < np.inf:
+        raise ValueError(f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}.")
     return sample_weight
+
+
+def check_magnitude(values, name, dtype):
+    """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
+    limit = float(np.finfo(dtype).max) ** 0.25
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if largest > limit:
+        raise ValueError(
+            f"{name} must not have entries larger than {limit:.0e} in magnitude ({np.dtype(dtype)}), got "
+            f"{largest:.3g}: products of them overflow; scale the data."
+        )
 
 
 def check_size(size, n_available, n, *, repeats=False):
@@ -280,6 +304,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.transformer_tags = inner.transformer_tags
         tags.target_tags = inner.target_tags
         tags.target_tags.required |= selector.target_tags.required
+        tags.target_tags.multi_output &= selector.target_tags.multi_output
         tags.input_tags.sparse = inner.input_tags.sparse and selector.input_tags.sparse
         if tags.classifier_tags is not None and selector.classifier_tags is not None:
             tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
