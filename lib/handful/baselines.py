@@ -22,6 +22,7 @@ class UniformCoreset(Selector):
     """
 
     _takes_sparse = True
+    _computes = False
 
     def __init__(self, size=100, *, random_state=None):
         self.size = size
@@ -98,6 +99,9 @@ class KCenter(_Centres):
     """
 
     def _centres(self, X, sample_weight, rng):
+        X = X - X.mean(axis=0, dtype=np.float64).astype(
+            X.dtype
+        )  # the distances below lose what the norms exceed them by
         sq_norm = np.einsum("ij,ij->i", X, X)
         chosen = [int(rng.integers(len(X)))]
         sq_dist = np.full(len(X), np.inf)
