@@ -1,5 +1,7 @@
 """Sensitivity coresets for logistic regression."""
 
+from numbers import Real
+
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
@@ -12,9 +14,9 @@ from handful.coreset import MAX_SEED, Selector
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     """Upper bounds on the sensitivities of logistic losses over parameters of norm at most `radius`.
 
-    ``U / (1 + sum_i U_i exp(-radius * |mean_i - z_n|))`` with the clusters i of the signed points, their weights U_i
-    and means without the point n itself (Huggins, Campbell and Broderick 2016, Lemma 3.1 and Algorithm 1); U is the
-    total weight.
+    ``U / (u_n + sum_i U_i exp(-radius * |mean_i - z_n|))`` with the clusters i of the signed points, their weights U_i
+    and means without the point n itself (Huggins, Campbell and Broderick 2016, Lemma 3.1 and Algorithm 1), whose own
+    weight u_n is 1 there; U is the total weight.
 
     Parameters
     ----------
@@ -26,27 +28,22 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
 
     Returns
     -------
-    shape (n,), each between 1 and the total weight, per unit of weight
+    shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
     """
     n = len(Z)
     _, centres = kmeans_plusplus(
         Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
     )
-    centres = np.unique(centres)
-    label = pairwise_distances_argmin(Z, Z[centres])
-    k = len(centres)
-    mass = np.bincount(label, weights=weights, minlength=k)
-    sums = np.stack([np.bincount(label, weights=weights * z, minlength=k) for z in Z.T], axis=1)  # (k, d + 1)
-    occupied = mass > 0
-    means = sums[occupied] / mass[occupied, None]
-    total = 1.0 + np.exp(-radius * pairwise_distances(Z, means)) @ mass[occupied]
+    _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centres)]), return_inverse=True)
+    mass = np.bincount(label, weights=weights)
+    sums = np.stack([np.bincount(label, weights=weights * z) for z in Z.T], axis=1)  # (k, d + 1)
+    loss = mass * np.exp(-radius * pairwise_distances(Z, sums / mass[:, None]))  # (n, k)
     # a point's own cluster counts without the point
-    own = np.exp(-radius * np.linalg.norm(Z - sums[label] / mass[label, None], axis=1))
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
     rest_mean = (sums[label] - weights[:, None] * Z) / np.where(alone, 1.0, rest)[:, None]
-    without = np.where(alone, 0.0, rest * np.exp(-radius * np.linalg.norm(Z - rest_mean, axis=1)))
-    return weights.sum() / (total - mass[label] * own + without)
+    loss[np.arange(n), label] = np.where(alone, 0.0, rest * np.exp(-radius * np.linalg.norm(Z - rest_mean, axis=1)))
+    return weights.sum() / (weights + loss.sum(axis=1))
 
 
 class LogisticSensitivity(Selector):
@@ -77,7 +74,7 @@ class LogisticSensitivity(Selector):
     def _select(self, X, y, sample_weight, rng):
         if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
             raise ValueError(f"n_clusters must be a positive integer, got {self.n_clusters!r}.")
-        if not (np.isfinite(self.radius) and self.radius > 0):
+        if not (isinstance(self.radius, Real) and np.isfinite(self.radius) and self.radius > 0):
             raise ValueError(f"radius must be a positive finite number, got {self.radius!r}.")
         sign = Logistic().encode(y)
         present = np.flatnonzero(sample_weight)
