@@ -112,13 +112,19 @@ class LinearSelection:
         Raises
         ------
         ConvergenceError
-            if Newton's method stops short of the tolerance
+            if Newton's method stops short of the tolerance, or the penalty vanishes beside the features
         """
         s = len(self)
         c = np.full(s, 1.0 / s) if weights is None else weights
-        self.factor, left = solve_inner(
-            self.problem.kind, self.A, self.y, c, self.penalty, self.theta, self._guess, TOL, MAX_ITER
-        )
+        try:
+            self.factor, left = solve_inner(
+                self.problem.kind, self.A, self.y, c, self.penalty, self.theta, self._guess, TOL, MAX_ITER
+            )
+        except np.linalg.LinAlgError:
+            raise ConvergenceError(
+                f"the inner problem on {s} points is singular to rounding (features up to {np.abs(self.A).max():.1e} "
+                f"against l2={self.problem.l2:g}); scale the features or raise l2."
+            ) from None
         self._guess[:] = self.theta
         if not left <= 1e-4:
             raise ConvergenceError(
@@ -153,20 +159,23 @@ class LinearSelection:
         # outside the span of the chosen rows the Hessian is l2 times the identity
         return np.append(Q @ solved[:-1] + (g[:-1] - Q @ inside[:-1]) / self.problem.l2, solved[-1])
 
-    def predicted_gains(self, candidates):
-        """Decrease of the outer loss that a full Newton step for each candidate row predicts, shape (k,).
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """Decrease of the outer loss that adding each candidate row predicts, shape (k,).
 
-        Adding a row to s rows of a binary coreset is a step of size one, not an infinitesimal one: the step is
-        shortened by the row's leverage, and the outer loss is followed to second order (its Hessian on a sample).
-        Call after `linear_scores`.
+        Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step towards the new
+        inner solution is shortened by the row's leverage, and the outer loss is followed to second order along it
+        (its Hessian on a sample of rows). Where weights are free, a row may join with less than the weight 1 / s, so
+        the best fraction of that step counts. Call after `linear_scores`.
         """
         s = len(self)
         a = self.rows(candidates)
         leverage, curvature = self._quadratic_forms(a)
         z = self.data.z[candidates].astype(np.float64)
         r = self.data.r[candidates].astype(np.float64)
-        t = r / (1.0 + self._second_derivative(z) * leverage / s) / s
-        return t * (a @ self.direction) - 0.5 * t**2 * curvature
+        step = r / (1.0 + self._second_derivative(z) * leverage / s) / s
+        slope, bend = step * (a @ self.direction), step**2 * curvature
+        fraction = np.clip(slope / np.maximum(bend, np.finfo(float).tiny), 0.0, 1.0) if free_weights else 1.0
+        return fraction * slope - 0.5 * fraction**2 * bend
 
     def _second_derivative(self, z):
         if self.problem.kind == LOGISTIC:

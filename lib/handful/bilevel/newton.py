@@ -8,8 +8,8 @@ from handful.bilevel.passes import LOGISTIC
 MAX_ITER = 200
 
 
-class ConvergenceError(RuntimeError):
-    """The inner problem was not solved to the accuracy that implicit gradients need."""
+class ConvergenceError(ValueError):
+    """The inner problem was not solved to the accuracy that implicit gradients need: data or penalty are out of scale."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -54,7 +54,8 @@ def solve_inner(kind, A, y, c, penalty, theta, guess, tol, max_iter):
     penalty : shape (p,)
     theta : shape (p,), where to start; it is overwritten by the solution
     guess : shape (p,), another place to start, taken if the objective is lower there
-    tol : the largest entry of the gradient at which to stop, in units of the gradient at theta = 0
+    tol : the largest entry of the gradient at which to stop, in units of the gradient at theta = 0 (where its terms
+        cancel there, or vanish, what is left would be rounding: a millionth of the terms or of the first gradient)
 
     Returns
     -------
@@ -65,7 +66,8 @@ def solve_inner(kind, A, y, c, penalty, theta, guess, tol, max_iter):
     loss, r, h = np.empty(s), np.empty(s), np.empty(s)
     scale = np.empty((s, p))
     pointwise(kind, np.zeros(s), y, loss, r, h)
-    unit = max(np.abs(np.dot(c * r, A)).max(), 1e-300)
+    terms = np.dot(c * np.abs(r), np.abs(A)).max()
+    unit = max(np.abs(np.dot(c * r, A)).max(), 1e-6 * terms, 1e-300)
     z = np.dot(A, guess)
     pointwise(kind, z, y, loss, r, h)
     value_at_guess = np.dot(c, loss) + 0.5 * np.dot(penalty, guess * guess)
@@ -82,6 +84,8 @@ def solve_inner(kind, A, y, c, penalty, theta, guess, tol, max_iter):
     size = np.inf
     for iteration in range(max_iter + 1):
         gradient = np.dot(c * r, A) + penalty * theta
+        if iteration == 0:
+            unit = max(unit, 1e-6 * np.abs(gradient).max())
         size = np.abs(gradient).max() / unit
         for i in range(s):
             root = np.sqrt(c[i] * h[i])

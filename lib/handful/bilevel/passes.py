@@ -237,7 +237,9 @@ class DataPasses:
         self.y = y.astype(X.dtype)
         self.total = float(sample_weight.sum())
         self.weighted = not np.all(sample_weight == 1)
-        self.u = sample_weight.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
+        # of mean one, so that no scale of the weights is too large or too small for X's type
+        self._relative = sample_weight / self.total * n if self.weighted else sample_weight
+        self.u = self._relative.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
         blocks = min(_CSR_BLOCKS, n) if self.sparse else -(-n // BLOCK)
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
         self._partial = np.empty((blocks, d + 1), dtype=X.dtype)
@@ -252,8 +254,8 @@ class DataPasses:
     def mean_loss(self):
         """Weighted mean loss at the parameters of the last `outer_gradient`."""
         if self.kind == SQUARED:
-            return _total_squared_loss(self.r, self.sample_weight) / self.total
-        return _total_logistic_loss(self.z, self.r, self.y, self.sample_weight, self.weighted) / self.total
+            return _total_squared_loss(self.r, self._relative) / len(self.r)
+        return _total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
 
     def outer_gradient(self, theta):
         """Gradient of the mean loss at `theta`, shape (d + 1,) in float64; `z` and `r` hold logits and residuals."""
@@ -267,7 +269,7 @@ class DataPasses:
             _OUTER_PASS_DENSE[self._parallel](
                 self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial
             )
-        return self._partial.sum(axis=0, dtype=np.float64) / self.total
+        return self._partial.sum(axis=0, dtype=np.float64) / len(self.r)
 
     def linear_scores(self, v):
         """``r_k a_k' v`` for every row k; the residuals are those of the last `outer_gradient`.

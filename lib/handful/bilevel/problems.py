@@ -1,5 +1,7 @@
 """Inner problems: the models that will be trained on the coreset."""
 
+from numbers import Real
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -21,7 +23,7 @@ class LinearProblem(BaseEstimator):
 
     def check(self):
         """ValueError unless l2 is a positive finite number."""
-        if not (np.isscalar(self.l2) and np.isfinite(self.l2) and self.l2 > 0):
+        if not (isinstance(self.l2, Real) and np.isfinite(self.l2) and self.l2 > 0):
             raise ValueError(
                 f"l2 must be a positive finite number, got l2={self.l2!r}: without a penalty the inner problem of a "
                 "small coreset has no unique solution."

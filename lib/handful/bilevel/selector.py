@@ -9,9 +9,9 @@ from tqdm.auto import tqdm
 
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
-from handful.bilevel.problems import Logistic
+from handful.bilevel.problems import LinearProblem, Logistic
 from handful.bilevel.weights import optimise_weights
-from handful.coreset import Selector
+from handful.coreset import Selector, check_magnitude
 
 CANDIDATES = 256  # rows of the highest linear score whose gain the quadratic rule predicts
 PAPER_START = 10  # random points that the paper starts from
@@ -110,7 +110,7 @@ class BilevelCoreset(Selector):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        if self._problem().two_classes:
+        if getattr(self._problem(), "two_classes", False):
             tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
@@ -121,7 +121,9 @@ class BilevelCoreset(Selector):
         problem = self._problem()
         self._check_options()
         problem.check()
-        data = DataPasses(X, problem.encode(y), sample_weight, problem.kind)
+        y = problem.encode(y)
+        check_magnitude(y, "y", X.dtype)
+        data = DataPasses(X, y, sample_weight, problem.kind)
         problems = problem.variants() if self.robust else [problem]
         models = [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
         start = self._random_start(problem, data, rng)
@@ -136,6 +138,8 @@ class BilevelCoreset(Selector):
         return chosen, data.total * weights
 
     def _check_options(self):
+        if not isinstance(self._problem(), LinearProblem):
+            raise ValueError(f"problem must be a Logistic or a LeastSquares, got {self.problem!r}.")
         for name, allowed in OPTIONS.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -148,16 +152,19 @@ class BilevelCoreset(Selector):
     def _random_start(self, problem, data, rng):
         candidates = np.flatnonzero(data.sample_weight)
         n_start = self.n_start or (PAPER_START if self.score == "linear" else 2)
-        start = rng.choice(candidates, min(n_start, self.size, len(candidates)), replace=False)
+        start = rng.choice(candidates, min(n_start, len(candidates)), replace=False)
         if problem.two_classes:
             y = data.y[candidates]
             if y.min() == y.max():
                 raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
             if self.size < 2:
                 raise ValueError(f"size must be at least 2, one point of each class, got size={self.size}.")
-            if data.y[start].min() == data.y[start].max():
-                start[-1] = rng.choice(candidates[y != data.y[start[0]]])
-        return start
+            # a point of the other class comes second, so that every prefix has both
+            unlike = start[data.y[start] != data.y[start[0]]]
+            second = unlike[0] if len(unlike) else rng.choice(candidates[y != data.y[start[0]]])
+            rest = start[1:][start[1:] != second][: max(len(start) - 2, 0)]
+            start = np.concatenate([start[:1], [second], rest])
+        return start[: self.size]
 
     def _grow(self, models):
         # Returns the weights, adding up to 1, or None for uniform ones.
@@ -198,8 +205,8 @@ class BilevelCoreset(Selector):
             for model in models[1:]:
                 total += model.linear_scores()
         if self.score == "quadratic":
-            rows = top_candidates(total, max(CANDIDATES, 4 * count))
-            gains = sum(model.predicted_gains(rows) for model in models)
+            rows = top_candidates(total, max(CANDIDATES, 4 * self.batch))
+            gains = sum(model.predicted_gains(rows, free_weights=self.weighting != "binary") for model in models)
         else:
             rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])
             gains = total[rows]
@@ -215,10 +222,10 @@ def _with_newcomers(weights, s):
 
 
 def top_candidates(scores, k):
-    """Indices of about `k` (at least `k` if there are as many) of the largest finite scores, ascending.
+    """Indices of the `k` largest finite scores (all of them if there are fewer), ascending; ties go to the smaller index.
 
     For long arrays the threshold is read off every 16th score: a full partition would cost as much as a pass over
-    the data. The largest score is always among them.
+    the data.
     """
     n = len(scores)
     chosen = np.arange(n)
@@ -230,5 +237,10 @@ def top_candidates(scores, k):
         if len(above) >= k:
             chosen = above
     if len(chosen) > k:
-        chosen = np.sort(chosen[np.argpartition(-scores[chosen], k - 1)[:k]])
+        values = scores[chosen]
+        least = np.partition(values, len(values) - k)[len(values) - k]
+        above = values > least
+        tied = np.flatnonzero(values == least)[: k - np.count_nonzero(above)]
+        above[tied] = True
+        chosen = chosen[above]
     return chosen[scores[chosen] > -np.inf]

@@ -70,7 +70,9 @@ def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
             jacobian, gradient, hessian = model.weight_sensitivities()
             Q += jacobian.T @ hessian @ jacobian
             slope += gradient @ jacobian
-        scale = max(np.trace(Q) / s, np.finfo(float).tiny)
+        scale = np.trace(Q) / s
+        if scale < np.finfo(float).tiny:  # the weights change nothing
+            break
         decrease = 0.0
         while decrease <= 0.0 and damping < 1e6:
             D = Q + damping * scale * np.eye(s)
