@@ -29,9 +29,7 @@ def all_samplers(seed):
         "uniform": UniformSampler(N, batch_size=B, random_state=seed),
         "fixed mixture": FixedMixture(p, batch_size=B, random_state=seed),
         "mixture": MixtureSampler(p, batch_size=B, random_state=seed),
-        "mixture, reference": MixtureSampler(
-            p, batch_size=B, random_state=seed, **(REFERENCE | dict(scale=1e3))
-        ),
+        "mixture, reference": MixtureSampler(p, batch_size=B, random_state=seed, **(REFERENCE | dict(scale=1e3))),
         "mixture, no uniform": MixtureSampler(p, batch_size=B, uniform=False, random_state=seed),
         "bandit": BanditSampler(N, batch_size=B, random_state=seed),
     }
@@ -177,12 +175,7 @@ def test_mixture_finds_the_best_weights_in_hindsight():
     losses = np.where(labels == 0, 3.0, 0.5)
     grid = np.linspace(0, 0.99, 100)
     full = np.vstack([p, np.full(n, 1 / n)])
-    costs = {
-        (a, b): mixture_cost(np.array([a, b, 1 - a - b]), full, losses)
-        for a in grid
-        for b in grid
-        if a + b < 1
-    }
+    costs = {(a, b): mixture_cost(np.array([a, b, 1 - a - b]), full, losses) for a in grid for b in grid if a + b < 1}
     sampler = MixtureSampler(p, batch_size=10, beta=1.0, random_state=0)
     for _ in range(3000):
         indices, _ = sampler.sample()
@@ -249,9 +242,7 @@ def test_gradient_of_the_cost_by_finite_differences():
     rng = np.random.default_rng(0)
     p, losses = components(rng, k=4), rng.gamma(1, size=N)
     w, h = rng.dirichlet(np.ones(4)), 1e-6
-    numeric = [
-        (mixture_cost(w + h * e, p, losses) - mixture_cost(w - h * e, p, losses)) / (2 * h) for e in np.eye(4)
-    ]
+    numeric = [(mixture_cost(w + h * e, p, losses) - mixture_cost(w - h * e, p, losses)) / (2 * h) for e in np.eye(4)]
     np.testing.assert_allclose(mixture_cost_gradient(w, p, losses), numeric, rtol=1e-6)
 
 
@@ -266,8 +257,7 @@ def test_cost_is_exp_concave_with_the_constant_of_lemma_2():
         g, h = mixture_cost_gradient(w, p, losses), 1e-6
         hessian = np.array(
             [
-                (mixture_cost_gradient(w + h * e, p, losses) - mixture_cost_gradient(w - h * e, p, losses))
-                / (2 * h)
+                (mixture_cost_gradient(w + h * e, p, losses) - mixture_cost_gradient(w - h * e, p, losses)) / (2 * h)
                 for e in np.eye(4)
             ]
         )
@@ -313,7 +303,7 @@ def test_full_information_regret_is_below_theorem_4(theory, n_rounds):
 def test_full_information_learns_the_minimiser():
     rng = np.random.default_rng(0)
     p, losses = components(rng, k=2), rng.gamma(1, size=N)
-    learner = FullInformation(p, beta=1.0, gamma=0.0)
+    learner = FullInformation(p, beta=1.0, gamma=0.0, eps=1.0)
     for _ in range(500):
         learner.update(losses)
     grid = np.linspace(0, 1, 101)
