@@ -115,7 +115,7 @@ def minimise(X, y, c, *, tol, linear=None, constant=0.0, start=None, mu=1.0, max
 
 
 def dual_objective(X, y, c, share, linear):
-    """The dual objective (without `constant`) at the feasible point nearest to ``c * share`` by scaling one class."""
+    """The dual objective (without `constant`) at ``c * share``, one class scaled down until it is feasible."""
     a = c * share
     plus = y > 0
     up, down = a[plus].sum(), a[~plus].sum()
@@ -135,10 +135,12 @@ def dual_objective(X, y, c, share, linear):
 
 
 def _factor(M):
-    """A solver with the Jacobi-scaled Cholesky factor of M, or None if M is not positive definite even roughly.
+    """A solver with the Jacobi-scaled Cholesky factor of M; None for an M beyond rounding error.
 
     Rounding can make M indefinite by a little: a ridge then changes the step, not the solution.
     """
+    if not (np.isfinite(M).all() and (np.diag(M) > 0).all()):
+        return None
     scale = 1.0 / np.sqrt(np.diag(M))
     scaled = M * scale * scale[:, None]
     for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
@@ -233,7 +235,7 @@ def _direction(y, c, slack, share, rest, s, xi, D, q, p, affine, target, limit):
 
 @njit(cache=True, fastmath=FAST | {"nnan"}, error_model="numpy")
 def _move(y, c, slack, share, rest, s, xi, p, step_share, step_s, step_xi, step):
-    """Take the step in place; the larger of s and xi is recomputed, so that s - xi = slack to the last digit."""
+    """Take the step in place; the larger of s and xi is recomputed: s - xi = slack to the last digit."""
     n = len(y)
     for i in range(n):
         slack[i] += step * y[i] * p[i]

@@ -126,7 +126,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         self.gap_, self.n_iter_ = float(solution.gap), solution.n_iter
         if not self.gap_ <= self.tol:
             warnings.warn(
-                f"LinearSVM stopped after {self.n_iter_} iterations with a relative duality gap of {self.gap_:.1e} "
+                f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of {self.gap_:.1e} "
                 f"> tol={self.tol:.1e}; raise max_iter or tol, or standardise the features.",
                 ConvergenceWarning,
                 stacklevel=2,

@@ -21,6 +21,7 @@ WARM = 0.1  # where on the path a warm start begins, in units of the margin
 COOL = 1.0  # the same where much may still change
 FLIPS = 0.95  # the band holds this share of the points that changed sides between two samples,
 NARROWER = 0.8  # and shrinks by this, as the second sample is twice the first
+LEAST = 5.0  # over the root of the sample's size: the least share of all points in the band
 MOST = 0.4  # with more than this share of the points undecided, all are solved for
 FEW = 0.1  # with more than this share settled wrongly, likewise
 ROUNDS = 4
@@ -92,7 +93,10 @@ def _from_samples(X, y, c, tol, start, max_iter):
         start = sample.w
         slacks.append(_slack(X, y, start))
     flipped = (slacks[0] < 0) != (slacks[1] < 0)
-    band = NARROWER * np.quantile(np.abs(slacks[1][flipped]), FLIPS) if flipped.any() else 0.0
+    distance = np.abs(slacks[1])
+    band = np.quantile(distance, min(1.0, LEAST / np.sqrt(m)))
+    if flipped.any():
+        band = max(band, NARROWER * np.quantile(distance[flipped], FLIPS))
     return start, slacks[1], band, n_iter
 
 

@@ -1,0 +1,164 @@
+"""Partitions of the classes into clusters, with weighted means and the distances to them."""
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from handful.svm.kernels import FAST
+
+STRIP = 512
+
+
+class DenseRows:
+    """Rows of a dense matrix, stored feature by feature: shape (d, n)."""
+
+    def __init__(self, XT):
+        self.XT = XT
+        self.n = XT.shape[1]
+
+    def take(self, rows):
+        return DenseRows(self.XT[:, rows])
+
+    def part(self, stretch):
+        """A stretch of the rows, a slice."""
+        return DenseRows(np.ascontiguousarray(self.XT[:, stretch]))
+
+    def row(self, i):
+        return self.XT[:, i]
+
+    def sq_dist(self, centre):
+        """Squared distances to one point, shape (n,)."""
+        return _sq_dist(self.XT, centre)
+
+    def nearest(self, centres):
+        """The nearest of the `centres`, shape (k, d), of each row."""
+        return _nearest(self.XT, centres)
+
+    def means(self, labels, u, k):
+        """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
+        sums, weight = _sums(self.XT, labels, u, k)
+        return sums / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
+
+    def distances(self, labels, centres):
+        """The distance of each row to the centre of its cluster, shape (n,)."""
+        return _distances(self.XT, labels, centres)
+
+
+class SparseRows:
+    """The same for a CSR matrix."""
+
+    def __init__(self, X):
+        self.X = X
+        self.n = X.shape[0]
+        self.sq_norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+
+    def take(self, rows):
+        return SparseRows(self.X[rows])
+
+    part = take
+
+    def row(self, i):
+        return self.X[[i]].toarray()[0]
+
+    def sq_dist(self, centre):
+        return np.maximum(0.0, self.sq_norms - 2.0 * (self.X @ centre) + centre @ centre)
+
+    def nearest(self, centres):
+        return np.argmin((centres**2).sum(axis=1) - 2.0 * (self.X @ centres.T), axis=1)
+
+    def means(self, labels, u, k):
+        member = sparse.csr_matrix((u, (labels, np.arange(self.n))), shape=(k, self.n))
+        weight = np.bincount(labels, weights=u, minlength=k)
+        return (member @ self.X).toarray() / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
+
+    def distances(self, labels, centres):
+        own = np.asarray(self.X.multiply(centres[labels]).sum(axis=1)).ravel()
+        return np.sqrt(np.maximum(0.0, self.sq_norms - 2.0 * own + (centres**2).sum(axis=1)[labels]))
+
+
+def seeds(rows, u, k, *, rng):
+    """Up to `k` rows by weighted k-means++ seeding: each in proportion to u times its squared distance.
+
+    Returns
+    -------
+    centres : float array, shape (at most k, d); fewer where no row is left at a distance
+    labels : int array, shape (at most k, n); labels[j] is the partition by the first j + 1 centres
+    """
+    first = int(np.searchsorted(np.cumsum(u), rng.random() * u.sum()))
+    centres = [rows.row(min(first, rows.n - 1))]
+    closest = rows.sq_dist(centres[0])
+    label = np.zeros(rows.n, dtype=np.int64)
+    labels = [label]
+    floor = 1e-14 * closest.max()
+    while len(centres) < k:
+        chances = np.cumsum(u * np.where(closest > floor, closest, 0.0))
+        if not chances[-1] > 0:
+            break
+        i = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
+        centres.append(rows.row(min(i, rows.n - 1)))
+        distance = rows.sq_dist(centres[-1])
+        label = np.where(distance < closest, len(centres) - 1, label)
+        closest = np.minimum(closest, distance)
+        labels.append(label)
+    return np.array(centres), labels
+
+
+@njit(cache=True, fastmath=FAST)
+def _sq_dist(XT, centre):
+    d, n = XT.shape
+    out = np.zeros(n)
+    for j in range(d):
+        row = XT[j]
+        for i in range(n):
+            out[i] += (row[i] - centre[j]) ** 2
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def _nearest(XT, centres):
+    d, n = XT.shape
+    k = len(centres)
+    labels = np.zeros(n, dtype=np.int64)
+    half = np.zeros(k)
+    for c in range(k):
+        half[c] = 0.5 * (centres[c] * centres[c]).sum()
+    best, score = np.empty(STRIP), np.empty(STRIP)
+    for start in range(0, n, STRIP):
+        m = min(STRIP, n - start)
+        label = labels[start : start + m]
+        for c in range(k):
+            for b in range(m):
+                score[b] = half[c]
+            for j in range(d):
+                row = XT[j][start : start + m]
+                for b in range(m):
+                    score[b] -= centres[c, j] * row[b]
+            for b in range(m):
+                if c == 0 or score[b] < best[b]:
+                    best[b] = score[b]
+                    label[b] = c
+    return labels
+
+
+@njit(cache=True)
+def _sums(XT, labels, u, k):
+    d, n = XT.shape
+    sums, weight = np.zeros((k, d)), np.zeros(k)
+    for j in range(d):
+        row = XT[j]
+        for i in range(n):
+            sums[labels[i], j] += u[i] * row[i]
+    for i in range(n):
+        weight[labels[i]] += u[i]
+    return sums, weight
+
+
+@njit(cache=True)
+def _distances(XT, labels, centres):
+    d, n = XT.shape
+    out = np.zeros(n)
+    for j in range(d):
+        row = XT[j]
+        for i in range(n):
+            out[i] += (row[i] - centres[labels[i], j]) ** 2
+    return np.sqrt(out)

@@ -1,0 +1,352 @@
+import numpy as np
+import pytest
+from handful.baselines import UniformCoreset
+from handful.coreset import CoresetEstimator
+from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
+from handful.sensitivity.svm import SVMCoreset
+from handful.sensitivity.svm_bounds import (
+    exact_sensitivity,
+    lower_bound_instance,
+    printed_bound,
+    printed_bound_counterexample,
+    tight_bound,
+)
+from handful.svm import LinearSVM, svm_objective
+from handful.svm.interior_point import minimise
+from handful.svm.kernels import design
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from svm_oracle import qp_sensitivity
+
+KINDS = [
+    (score, sampling) for score in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")
+]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), 2.0 * y - 1
+
+
+SCORE = "`score` is a hyper-parameter, the word of the papers, not a method; it calls it"
+EXPECTED = {
+    "check_fit_score_takes_y": SCORE,
+    "check_n_features_in_after_fitting": SCORE,
+    "check_pipeline_consistency": SCORE,
+    "check_array_api_input": "runs only where SCIPY_ARRAY_API=1 is set before scipy is imported; not claimed",
+}
+
+
+@parametrize_with_checks(
+    [SVMCoreset(size=5), SVMCoreset(size=5, score="mixture", sampling="systematic")],
+    expected_failed_checks=lambda _: EXPECTED,
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+def random_instance(rng):
+    """A small weighted instance: blobs, outliers, a label minority, weights over orders of magnitude."""
+    n, d = int(rng.integers(4, 26)), int(rng.integers(1, 5))
+    X = rng.normal(size=(n, d)) * 10 ** rng.uniform(-1, 1)
+    y = np.where(rng.random(n) < rng.uniform(0.1, 0.9), 1.0, -1.0)
+    X += y[:, None] * rng.normal(size=d) * 10 ** rng.uniform(-1, 1)
+    X[rng.random(n) < 0.1] *= 10
+    y[:2] = 1, -1
+    u = 10 ** rng.uniform(-rng.uniform(0, 4), 0, size=n)
+    return X, y, u, 10 ** rng.uniform(-3, 2)
+
+
+def adversarial_instance(rng):
+    """The three-point family on which the printed bound fails, with the numbers shaken."""
+    D = rng.uniform(1.5, 4)
+    X = np.array([[1.0], [1.0 - D], [-1.0]]) + rng.normal(size=(3, 1)) * 10 ** rng.uniform(-8, -1)
+    u = np.array([1.0, 10 ** rng.uniform(-5, -1), 10 ** rng.uniform(1, 6)])
+    return X, np.array([1.0, 1.0, -1.0]), u, 0.5 * 10 ** rng.normal(scale=0.1)
+
+
+def bounds_of(X, y, u, lam, labels, bound):
+    """The bound of every point for the partition `labels` (within classes), with a certified optimum."""
+    opt = LinearSVM(lam=lam, tol=1e-9).fit(X, y, sample_weight=u).lower_bound_
+    out = np.empty(len(y))
+    for sign in (-1, 1):
+        for k in np.unique(labels[y == sign]):
+            mine = (y == sign) & (labels == k)
+            centre = np.average(X[mine], axis=0, weights=u[mine])
+            distance = np.linalg.norm(X[mine] - centre, axis=1)
+            weight = np.full(mine.sum(), u[mine].sum())
+            out[mine] = bound(distance, u[mine], weight, u.sum(), lam=lam, opt=opt)
+    return out
+
+
+def test_exact_sensitivity_equals_that_of_a_qp_solver(rng):
+    for instance in [random_instance(rng) for _ in range(25)] + [adversarial_instance(rng) for _ in range(10)]:
+        X, y, u, lam = instance
+        for i in rng.choice(len(y), size=min(3, len(y)), replace=False):
+            ours = exact_sensitivity(X, y, i, lam=lam, sample_weight=u)
+            assert ours == pytest.approx(qp_sensitivity(X, y, i, lam=lam, u=u), rel=1e-4)
+
+
+def excess(X, y, u, lam, i, s):
+    """A certified upper bound on max_w u f(p, w) / (s F(w)) - 1 over the w with a loss at p, up to a factor.
+
+    That p's share is at most s F everywhere means that the SVM with the linear term lam u <z_p, w> has an
+    optimum of at least lam u; its dual objective bounds that optimum from below.
+    """
+    curvature = s - u[i] / u.sum()
+    z = y[i] * np.append(X[i], 1.0)
+    svm = minimise(design(X), y, s * lam * u / curvature, tol=1e-8, linear=-lam * u[i] * z / curvature)
+    return 1 - svm.lower_bound * curvature / (lam * u[i])
+
+
+def test_ten_thousand_sensitivities_are_below_the_tight_bound(rng):
+    checked = 0
+    while checked < 10_000:
+        X, y, u, lam = random_instance(rng) if checked % 5 else adversarial_instance(rng)
+        bound = bounds_of(X, y, u, lam, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound)
+        for i in np.flatnonzero(bound < 1):  # 1 is a bound by definition
+            assert excess(X, y, u, lam, i, bound[i]) <= 1e-6
+            checked += 1
+
+
+def test_the_tight_bound_is_attained(rng):
+    """So no smaller one of the same ingredients holds, and the test above can fail."""
+    X, y, u, lam, light = printed_bound_counterexample(3.0, 1e-5, 1e7)
+    bound = bounds_of(X, y, u, lam, np.zeros(3, dtype=int), tight_bound)[light]
+    assert qp_sensitivity(X, y, light, lam=lam, u=u) > 0.999 * bound
+    assert excess(X, y, u, lam, light, 0.99 * bound) > 1e-3
+
+
+def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
+    """The counterexample to Lemma 5.3, with both candidate constants; the tight bound holds, and is attained."""
+    for distance, kappa in ((2.3, 4 / 9), (2.65, 2 / 3)):
+        X, y, u, lam, light = printed_bound_counterexample(distance)
+        exact = qp_sensitivity(X, y, light, lam=lam, u=u)
+        labels = np.zeros(3, dtype=int)
+        printed = bounds_of(
+            X, y, u, lam, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k)
+        )[light]
+        tight = bounds_of(X, y, u, lam, labels, tight_bound)[light]
+        assert 0.94 < printed / exact < 0.96
+        assert 1 <= tight / exact * (1 + 1e-6) < 1.01
+
+
+@pytest.mark.parametrize(("d", "lam"), [(2, 1.0), (4, 0.3), (4, 5.0), (6, 1.0)])
+def test_lower_bound_lemma(d, lam):
+    """Lemma 5.2, a point of the other label added, as its proof asks for one of each."""
+    X = lower_bound_instance(d)
+    n = len(X)
+    y = np.ones(n)
+    bound = (d**2 + 8 * n * lam) / (n * (d**2 + 8 * lam))
+    w = np.where(X[0] > 0, 0.0, np.sqrt(d / 2))
+    assert (X[1:] @ w >= 1 - 1e-12).all()  # the others pay nothing
+    share = w @ w / (2 * n) + lam
+    assert share / (w @ w / 2 + lam) == pytest.approx(bound)
+    far = np.vstack([X, np.full(d, -100.0)])
+    both = np.append(y, -1.0)
+    u = np.append(np.ones(n), 1e-9)  # there, and of no weight: the instance of the lemma
+    assert qp_sensitivity(far, both, 0, lam=lam, u=u) >= bound * (1 - 1e-4)
+    partition = bounds_of(far, both, u, lam, np.zeros(n + 1, dtype=int), tight_bound)
+    assert partition[0] >= bound * (1 - 1e-4)
+
+
+@pytest.mark.parametrize(("score", "sampling"), KINDS)
+def test_every_cost_is_estimated_without_bias(score, sampling, cancer, rng):
+    X, y = cancer
+    u = rng.exponential(size=len(y))
+    queries = [np.zeros(31), rng.normal(size=31), 0.1 * rng.normal(size=31), LinearSVM(lam=1e-2).fit(X, y)]
+    queries[-1] = np.append(queries[-1].coef_[0], queries[-1].intercept_)
+    costs = [np.maximum(0, 1 - y * (X @ w[:-1] + w[-1])) for w in queries] + [np.ones(len(y))]
+    selector = SVMCoreset(60, score=score, sampling=sampling, n_clusters=3)
+    draws = []
+    for seed in range(300):
+        selector.random_state = seed
+        c = selector.fit(X, y, sample_weight=u).coreset_
+        draws.append([c.weights @ cost[c.indices] for cost in costs])
+    sem = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
+    truth = np.array([u @ cost for cost in costs])
+    assert (np.abs(np.mean(draws, axis=0) - truth) < 4 * sem + 1e-9 * truth).all()
+
+
+@pytest.mark.parametrize(("score", "sampling"), KINDS)
+def test_coreset_trains_better_than_uniform_sampling(score, sampling, cancer):
+    X, y = cancer
+    best = LinearSVM(lam=0.1).fit(X, y)
+
+    def error(selector, seed):
+        selector.random_state = seed
+        X_small, y_small, w = selector.fit(X, y).take(X, y)
+        model = LinearSVM(lam=0.1).fit(X_small, y_small, sample_weight=w * len(y) / w.sum())
+        cost = svm_objective(X, y, np.append(model.coef_[0], model.intercept_), lam=0.1)
+        return cost / best.objective_ - 1
+
+    ours = np.mean([error(SVMCoreset(60, lam=0.1, score=score, sampling=sampling), s) for s in range(20)])
+    uniform = np.mean([error(UniformCoreset(60), s) for s in range(20)])
+    assert ours < uniform
+
+
+def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):
+    X, y = cancer
+    X, y = X[:60, :4], y[:60]
+    exact = np.array([exact_sensitivity(X, y, i, tol=1e-6) for i in range(60)])
+    for n_clusters in (1, 3, "log", "auto", 60):
+        coreset = SVMCoreset(20, n_clusters=n_clusters, random_state=0).fit(X, y)
+        assert (coreset.sensitivities_ >= exact * (1 - 1e-7)).all()
+        assert coreset.total_sensitivity_ == pytest.approx(coreset.sensitivities_.sum())
+        assert coreset.lower_bound_ <= LinearSVM().fit(X, y).objective_
+
+
+def test_auto_is_no_worse_than_one_or_log_clusters(cancer):
+    X, y = cancer
+    total = {
+        k: SVMCoreset(20, n_clusters=k, random_state=0).fit(X, y).total_sensitivity_ for k in (1, "log", "auto")
+    }
+    assert total["auto"] <= 1.1 * min(total[1], total["log"])
+
+
+def test_large_data_use_the_rough_solution_and_its_bound_holds(rng):
+    X = rng.normal(size=(20_000, 4))
+    y = np.sign(X @ [1, 2, 0, -1] + rng.normal(size=20_000))
+    coreset = SVMCoreset(200, random_state=0).fit(X, y)
+    best = LinearSVM().fit(X, y)
+    assert 0.85 * best.objective_ < coreset.lower_bound_ <= best.objective_
+
+
+def test_shifting_the_data_changes_nothing(cancer):
+    X, y = cancer
+    for score in ("tight", "mixture"):
+        near, far = (
+            SVMCoreset(50, score=score, random_state=0, n_clusters=4).fit(X + shift, y) for shift in (0, 7)
+        )
+        np.testing.assert_allclose(near.probabilities_, far.probabilities_, rtol=1e-2)
+
+
+def test_sparse_and_dense_give_the_same_scores(rng):
+    X = sparse.random(400, 30, density=0.2, random_state=1, format="csr")
+    y = np.sign(X @ rng.normal(size=30) + 0.1 * rng.normal(size=400))
+    a = SVMCoreset(50, score="mixture", random_state=0).fit(X, y)
+    b = SVMCoreset(50, score="mixture", random_state=0).fit(X.toarray(), y)
+    np.testing.assert_allclose(a.probabilities_, b.probabilities_, rtol=1e-6)
+    np.testing.assert_array_equal(a.indices_, b.indices_)
+
+
+def test_rows_of_weight_zero_get_no_sensitivity_and_are_not_drawn(cancer, rng):
+    X, y = cancer
+    u = rng.integers(0, 3, size=len(y)).astype(float)
+    coreset = SVMCoreset(100, random_state=0).fit(X, y, sample_weight=u)
+    assert (coreset.sensitivities_[u == 0] == 0).all()
+    assert (coreset.sensitivities_[u > 0] > 0).all()
+    assert (u[coreset.indices_] > 0).all()
+
+
+def test_systematic_sampling_gives_exactly_size_rows_and_all_of_them_at_size_n(cancer):
+    X, y = cancer
+    for size in (2, 77, len(y)):
+        coreset = SVMCoreset(size, sampling="systematic", random_state=0).fit(X, y)
+        assert len(np.unique(coreset.indices_)) == size
+    np.testing.assert_allclose(coreset.weights_, 1)
+
+
+def test_all_points_equal_and_two_rows_work():
+    X, y = np.ones((20, 3)), np.repeat([0, 1], [5, 15])
+    coreset = SVMCoreset(30, random_state=0).fit(X, y)
+    assert coreset.weights_.sum() == pytest.approx(20, rel=0.7)
+    np.testing.assert_allclose(coreset.sensitivities_, np.where(y == 0, 1 / 5, 1 / 15))
+    assert (SVMCoreset(2, random_state=0).fit(X[[0, 1]], [0, 1]).sensitivities_ == 1).all()
+
+
+def test_weights_over_twelve_orders_of_magnitude(cancer, rng):
+    X, y = cancer
+    u = 10 ** rng.uniform(-12, 0, size=len(y))
+    coreset = SVMCoreset(50, random_state=0).fit(X, y, sample_weight=u)
+    assert np.isfinite(coreset.sensitivities_).all()
+    assert np.isfinite(coreset.weights_).all()
+
+
+def test_separable_data_with_a_tiny_lam(rng):
+    X = np.vstack([rng.normal(size=(40, 2)) + 6, rng.normal(size=(40, 2)) - 6])
+    coreset = SVMCoreset(20, lam=1e-9, random_state=0).fit(X, np.repeat([0, 1], 40))
+    assert (coreset.sensitivities_ <= 1).all()
+    assert (coreset.sensitivities_ > 0).all()
+
+
+def test_sample_size_follows_the_theorem(cancer):
+    X, y = cancer
+    coreset = SVMCoreset(20, random_state=0).fit(X, y)
+    t = coreset.total_sensitivity_
+    assert coreset.sample_size(0.1, 0.05) == np.ceil(t / 0.01 * (30 * np.log(t) + np.log(20)))
+    assert coreset.sample_size(0.05, 0.05) == pytest.approx(4 * coreset.sample_size(0.1, 0.05), rel=1e-3)
+    with pytest.raises(ValueError, match="independent draws"):
+        SVMCoreset(20, sampling="systematic").fit(X, y).sample_size(0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"lam": 0}, "lam must be positive"),
+        ({"xi": 1.5}, "xi must lie between"),
+        ({"score": "best"}, "score must be one of"),
+        ({"sampling": "all"}, "sampling must be one of"),
+        ({"n_clusters": 0}, "n_clusters must be"),
+        ({"n_clusters": "many"}, "n_clusters must be"),
+        ({"size": 0}, "size must be at least 1"),
+        ({"size": 1000, "sampling": "systematic"}, "size must be at most"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message, cancer):
+    with pytest.raises(ValueError, match=message):
+        SVMCoreset(**({"size": 20} | parameters)).fit(*cancer)
+
+
+@pytest.mark.parametrize(("labels", "message"), [(0, "one class"), (3, "Only binary")])
+def test_other_than_two_classes_are_refused(labels, message, cancer, rng):
+    X, y = cancer
+    with pytest.raises(ValueError, match=message):
+        SVMCoreset(20).fit(X, rng.integers(labels + (labels == 0), size=len(y)))
+
+
+def test_works_in_a_grid_search(cancer):
+    X, y = cancer
+    pipe = CoresetEstimator(SVMCoreset(80, random_state=0), LinearSVM())
+    search = GridSearchCV(pipe, {"estimator__lam": [0.01, 1.0], "selector__score": ["tight", "mixture"]}, cv=3)
+    # The scorer needs `predict`, which the meta-estimator hands on to the model fitted on the coreset.
+    assert search.fit(X, y).best_score_ > 0.9
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 60), decades=st.floats(0, 10))
+@settings(max_examples=100, deadline=None)
+def test_draws_cover_whatever_the_probabilities(seed, n, decades):
+    rng = np.random.default_rng(seed)
+    q = 10 ** rng.uniform(-decades, 0, size=n)
+    q /= q.sum()
+    m = int(rng.integers(1, n + 1))
+    pi = inclusion_probabilities(q, m)
+    assert pi.sum() == pytest.approx(m)
+    assert (pi <= 1 + 1e-12).all()
+    assert (np.diff(pi[np.argsort(q)]) >= -1e-9).all()
+    indices, weights = systematic_draw(q, np.ones(n), m, rng.permutation(n), rng=rng)
+    assert len(indices) == len(set(indices)) == m
+    assert (weights >= 1 - 1e-9).all()
+    indices, weights = multinomial_draw(q, np.ones(n), m, rng=rng)
+    assert len(indices) == len(set(indices)) <= m
+
+
+def test_order_sorts_by_group_then_key(rng):
+    key, group = rng.normal(size=500), rng.random(500) < 0.3
+    order = order_by(key, group)
+    assert (np.diff(group[order].astype(int)) >= 0).all()
+    step = (key.max() - key.min()) / 4000
+    for side in (False, True):
+        assert (np.diff(key[order][group[order] == side]) >= -step).all()
