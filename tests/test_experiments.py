@@ -23,6 +23,7 @@ from handful.experiments import (
     published,
     published_value,
     register_method,
+    results,
     style,
     verdict,
     verdict_everywhere,
@@ -245,6 +246,13 @@ def test_claims_table_shows_both_numbers(figures):
     table = experiment.claims_table()
     assert table.data.loc[0, "ours"] == "1.423 ± 0.032 %"
     assert table.data.loc[0, "paper"] == "2 %"
+    for ours, spread, text in [
+        (7.703, 4.21, "7.7 ± 4.2"),
+        (-0.0935, 0.26, "-0.09 ± 0.26"),
+        (12345.6, 321.0, "12,346 ± 321"),
+    ]:
+        assert results.ours_text({"ours": ours, "spread": spread}) == text
+    assert results.ours_text({"ours": 91.25, "spread": 0.0}) == "91.25"
     assert "long " * 30 in table.to_html()
 
 

@@ -126,7 +126,7 @@ def test_the_page_sets_both_numbers_side_by_side(figures):
         "1 of 40 tables and figures recomputed, 1 of them on the papers' own data",
         "Weighted <b>BiCo</b> needs < 2 % of the data",  # escaped, as it was written
         "1.42 is at most 2",
-        "2 % 1.42 ± 0.1 % holds quick: holds weaker laptop 1 seed",
+        "2 % 1.42 ± 0.10 % holds quick: holds weaker laptop 1 seed",
         "Reduced at this profile: what laptop leaves out",
         "One line.",
         "1 notebook failed demo/bad at profile quick, cell 5: ZeroDivisionError: no",
@@ -207,11 +207,11 @@ def test_the_readme_table_shows_the_committed_profiles_only(figures):
     table = readme_table(figures=figures)
     row = next(line for line in table.splitlines() if "fig06_binary_logistic" in line)
     assert "[fig06_binary_logistic](notebooks/bico/fig06_binary_logistic.ipynb)" in row
-    assert "| 1.42 ± 0.1 % | 2 % | holds |" in row
+    assert "| 1.42 ± 0.10 % | 2 % | holds |" in row
     assert "(laptop)" in row
     assert table.count("| not yet |") == sum(not i.notebook for p in catalogue() for i in p.items)
     quick = readme_table(("quick",), figures=figures)
-    assert "| 2.5 ± 0.1 % | 2 % | holds weaker |" in quick
+    assert "| 2.50 ± 0.10 % | 2 % | holds weaker |" in quick
 
 
 def test_the_readme_is_written_between_its_markers(figures, tmp_path):

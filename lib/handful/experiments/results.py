@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -205,9 +206,10 @@ def ours_text(claim):
     if claim["ours"] is None:
         return "–"
     text = number(claim["ours"])
-    if claim.get("spread") is not None:
-        spread = float(f"{claim['spread']:.2g}")  # a spread known to two digits is known well
-        text += f" ± {number(spread)}"
+    if claim.get("spread"):
+        # Two digits of the spread, and as many of the number as the spread lets one believe.
+        decimals = max(0, 1 - math.floor(math.log10(claim["spread"])))
+        text = f"{claim['ours']:,.{decimals}f} ± {claim['spread']:,.{decimals}f}"
     return _with_unit(claim["ours"], text, claim.get("unit", ""))
 
 
