@@ -1,0 +1,284 @@
+import numpy as np
+import pytest
+from handful.baselines import UniformCoreset
+from handful.coreset import Selector
+from handful.data.synthetic import pathological
+from handful.sensitivity.svm import SVMCoreset
+from handful.streaming import DynamicMergeReduce, MergeReduce
+from handful.svm import LinearSVM, svm_objective
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def make(rng, n, d=3):
+    X = rng.normal(size=(n, d))
+    y = np.sign(X.sum(axis=1) + 0.5 * rng.normal(size=n))
+    return X, y
+
+
+class First(Selector):
+    """The first rows of what it sees, weights scaled: a selector whose merges can be written down."""
+
+    def __init__(self, size=2, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        kept = sample_weight[: self.size]
+        return np.arange(self.size), kept * sample_weight.sum() / kept.sum()
+
+
+def test_the_tree_is_the_binary_one_written_by_hand():
+    """Seven leaves of two rows: ((0 1) (2 3)) ((4 5) 6), every node keeping the first two rows of its union."""
+    X = np.arange(14.0)[:, None]
+    stream = MergeReduce(First(), size=3, leaf_size=2, random_state=0).fit(X)
+
+    def join(a, b):
+        rows, weights = a[0] + b[0], np.array(a[1] + b[1])
+        if len(rows) <= 3:
+            return rows, list(weights)
+        return rows[:3], list(weights[:3] * weights.sum() / weights[:3].sum())
+
+    leaves = [([2 * i, 2 * i + 1], [1.0, 1.0]) for i in range(7)]
+    left = join(join(leaves[0], leaves[1]), join(leaves[2], leaves[3]))
+    rows, weights = join(left, join(join(leaves[4], leaves[5]), leaves[6]))
+    np.testing.assert_array_equal(stream.indices_, rows)
+    np.testing.assert_allclose(stream.weights_, weights)
+    X_root, y_root, w_root = stream.root()
+    np.testing.assert_array_equal(X_root, X[rows])
+    assert y_root is None
+    assert w_root.sum() == pytest.approx(14)
+
+
+@given(cuts=st.lists(st.integers(0, 700), max_size=8), seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_how_the_stream_is_cut_into_chunks_changes_nothing(cuts, seed):
+    X, y = make(np.random.default_rng(seed), 700)
+    whole = MergeReduce(SVMCoreset(), size=40, leaf_size=90, random_state=seed).fit(X, y)
+    stream = MergeReduce(SVMCoreset(), size=40, leaf_size=90, random_state=seed)
+    for part in np.split(np.arange(700), sorted(cuts)):
+        stream.partial_fit(X[part], y[part])
+    np.testing.assert_array_equal(stream.indices_, whole.indices_)
+    np.testing.assert_array_equal(stream.weights_, whole.weights_)
+    np.testing.assert_array_equal(stream.root()[0], X[stream.indices_])
+    np.testing.assert_array_equal(stream.root()[1], y[stream.indices_])
+
+
+def test_memory_is_logarithmic_and_the_coreset_is_valid_at_any_time(rng):
+    X, y = make(rng, 20_000)
+    stream = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0)
+    for start in range(0, 20_000, 500):
+        stream.partial_fit(X[start : start + 500], y[start : start + 500])
+        seen = start + 500
+        assert stream.n_rows_held_ <= 100 + 50 * np.ceil(np.log2(seen / 100 + 1))
+        assert len(stream.coreset_) <= 50
+        assert stream.indices_.max() < seen
+        assert stream.weights_.sum() == pytest.approx(seen, rel=0.6)
+
+
+def test_costs_of_a_stream_are_estimated_without_bias(rng):
+    X, y = make(rng, 1500)
+    w = np.array([0.5, -0.2, 0.4, 0.1])
+    cost = np.maximum(0, 1 - y * (X @ w[:-1] + w[-1]))
+    draws = []
+    for seed in range(60):
+        stream = MergeReduce(SVMCoreset(n_clusters=3), size=80, leaf_size=200, random_state=seed)
+        coreset = stream.fit(X, y).coreset_
+        draws.append(coreset.weights @ cost[coreset.indices])
+    sem = np.std(draws, ddof=1) / np.sqrt(len(draws))
+    assert abs(np.mean(draws) - cost.sum()) < 4 * sem
+
+
+def test_training_on_the_stream_is_better_than_on_a_uniform_stream(rng):
+    X, y = pathological(3000, rng=rng)
+    order = rng.permutation(3000)
+    X, y = X[order], y[order]
+    best = LinearSVM().fit(X, y).objective_
+
+    def error(selector, seed):
+        X_small, y_small, w = MergeReduce(selector, size=150, leaf_size=300, random_state=seed).fit(X, y).root()
+        model = LinearSVM().fit(X_small, y_small, sample_weight=w)
+        return svm_objective(X, y, np.append(model.coef_[0], model.intercept_)) / best - 1
+
+    ours = np.mean([error(SVMCoreset(), seed) for seed in range(12)])
+    uniform = np.mean([error(UniformCoreset(), seed) for seed in range(12)])
+    assert ours < 0.7 * uniform
+
+
+def test_a_memory_mapped_file_and_an_iterator_of_chunks_agree(rng, tmp_path):
+    X, y = make(rng, 3000)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    from_file = MergeReduce(SVMCoreset(), size=50, leaf_size=400, random_state=1).fit(mapped, y)
+    chunks = ((X[i : i + 250], y[i : i + 250]) for i in range(0, 3000, 250))
+    from_chunks = MergeReduce(SVMCoreset(), size=50, leaf_size=400, random_state=1)
+    for X_chunk, y_chunk in chunks:
+        from_chunks.partial_fit(X_chunk, y_chunk)
+    np.testing.assert_array_equal(from_file.indices_, from_chunks.indices_)
+    assert not isinstance(from_file.root()[0], np.memmap)
+
+
+def test_a_stream_sorted_by_class_works(rng):
+    X, y = make(rng, 2000)
+    order = np.argsort(y, kind="stable")
+    stream = MergeReduce(SVMCoreset(), size=60, leaf_size=100, random_state=0)
+    stream.partial_fit(X[order[:300]], y[order[:300]])
+    assert len(stream.coreset_) <= 60  # one class so far
+    stream.partial_fit(X[order[300:]], y[order[300:]])
+    assert set(stream.root()[1]) == {-1, 1}
+    assert stream.weights_.sum() == pytest.approx(2000, rel=0.6)
+
+
+class Interrupting(UniformCoreset):
+    """Raises KeyboardInterrupt, once, at the `stop`-th selection of the process."""
+
+    calls, stop = 0, None
+
+    def _select(self, *args):
+        type(self).calls += 1
+        if type(self).calls == type(self).stop:
+            raise KeyboardInterrupt
+        return super()._select(*args)
+
+
+@pytest.mark.parametrize("stop", range(1, 12))
+def test_interrupting_leaves_a_valid_coreset_and_the_stream_can_go_on(rng, stop):
+    X, _ = make(rng, 800)
+    Interrupting.calls, Interrupting.stop = 0, stop
+    stream = MergeReduce(Interrupting(), size=30, leaf_size=100, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        stream.partial_fit(X)
+    seen = stream.n_seen_
+    assert stream.weights_.sum() == pytest.approx(seen, rel=0.3)
+    stream.partial_fit(X[seen:])
+    undisturbed = MergeReduce(UniformCoreset(), size=30, leaf_size=100, random_state=0).fit(X)
+    np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
+
+
+def test_rows_of_weight_zero_are_counted_but_not_kept(rng):
+    X, y = make(rng, 500)
+    u = (np.arange(500) % 3 > 0).astype(float)
+    stream = MergeReduce(UniformCoreset(), size=40, leaf_size=60, random_state=0).fit(X, y, sample_weight=u)
+    assert stream.n_seen_ == 500
+    assert (u[stream.indices_] > 0).all()
+    assert stream.weights_.sum() == pytest.approx(u.sum(), rel=0.3)
+
+
+def test_sparse_streams_give_what_dense_ones_give(rng):
+    X = sparse.random(900, 20, density=0.3, random_state=0, format="csr")
+    y = np.sign(X @ rng.normal(size=20) + 0.1)
+    a = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0).fit(X, y)
+    b = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0).fit(X.toarray(), y)
+    np.testing.assert_array_equal(a.indices_, b.indices_)
+    np.testing.assert_array_equal(a.root()[0].toarray(), b.root()[0])
+
+
+@pytest.mark.parametrize(
+    ("chunk", "message"),
+    [
+        ((np.ones((3, 2)), np.ones(3)), "3 features|2 features"),
+        ((np.full((3, 3), np.nan), np.ones(3)), "NaN or infinity"),
+        ((np.ones((3, 3)), np.ones(2)), "one label a row"),
+        ((np.ones((3, 3)), None), "with every chunk"),
+        ((np.ones(3), np.ones(3)), "2-d"),
+        ((np.ones((3, 3)), np.ones(3), [-1, 1, 1]), "must not be negative"),
+    ],
+)
+def test_bad_chunks_are_refused_and_change_nothing(rng, chunk, message):
+    X, y = make(rng, 200)
+    stream = MergeReduce(UniformCoreset(), size=20, leaf_size=50, random_state=0).fit(X, y)
+    before = stream.coreset_
+    with pytest.raises(ValueError, match=message):
+        stream.partial_fit(*chunk)
+    np.testing.assert_array_equal(stream.indices_, before.indices)
+    assert stream.n_seen_ == 200
+
+
+def test_an_empty_stream_and_bad_sizes_are_named(rng):
+    with pytest.raises(ValueError, match="no row of positive weight"):
+        MergeReduce(UniformCoreset()).partial_fit(np.empty((0, 3))).coreset_  # noqa: B018
+    for bad in ({"size": 0}, {"leaf_size": 1.5}):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
+            MergeReduce(UniformCoreset(), **bad).fit(np.ones((3, 1)))
+
+
+# The dynamic tree ----------------------------------------------------------------------------------------------------
+
+
+def dynamic(seed=0):
+    return DynamicMergeReduce(SVMCoreset(n_clusters=2), size=30, leaf_size=50, random_state=seed)
+
+
+def test_insertions_alone_give_the_stream(rng):
+    X, y = make(rng, 730)
+    tree = dynamic()
+    for part in np.split(np.arange(730), [20, 333, 500]):
+        tree.insert(X[part], y[part])
+    stream = MergeReduce(SVMCoreset(n_clusters=2), size=30, leaf_size=50, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(tree.indices_, stream.indices_)
+    np.testing.assert_array_equal(tree.weights_, stream.weights_)
+
+
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_any_sequence_of_changes_ends_in_the_tree_of_the_rows_that_are_there(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    X, y = make(rng, 1500)
+    tree, alive = dynamic(), np.zeros(0, dtype=int)
+    for _ in range(data.draw(st.integers(1, 7))):
+        if len(alive) and data.draw(st.booleans()):
+            gone = alive[rng.random(len(alive)) < data.draw(st.sampled_from([0.02, 0.5, 1.0]))]
+            tree.delete(gone)
+            alive = np.setdiff1d(alive, gone)
+        else:
+            new = getattr(tree, "n_seen_", 0) + np.arange(rng.integers(1, 200))
+            np.testing.assert_array_equal(tree.insert(X[new], y[new]), new)
+            alive = np.append(alive, new)
+        if len(alive) and data.draw(st.booleans()):
+            tree.coreset_  # noqa: B018 (looking at it in between must change nothing)
+    assert tree.n_rows_ == len(alive)
+    if not len(alive):
+        with pytest.raises(ValueError, match="no rows"):
+            tree.coreset_  # noqa: B018
+        return
+    fresh = dynamic()
+    fresh.insert(X[alive], y[alive], ids=alive)
+    np.testing.assert_array_equal(tree.indices_, fresh.indices_)
+    np.testing.assert_array_equal(tree.weights_, fresh.weights_)
+    assert np.isin(tree.indices_, alive).all()
+
+
+def test_a_change_recomputes_only_the_nodes_above_it(rng):
+    X, y = make(rng, 64 * 50)
+    tree = dynamic()
+    tree.insert(X, y)
+    tree.coreset_  # noqa: B018
+    full = tree.n_reductions_
+    assert full == 64 + 63
+    tree.delete([777])
+    tree.coreset_  # noqa: B018
+    assert tree.n_reductions_ - full <= np.log2(64) + 1
+    tree.insert(X[:1], y[:1])
+    tree.coreset_  # noqa: B018
+    assert tree.n_reductions_ - full <= 2 * (np.log2(64) + 2)
+
+
+def test_deleting_what_is_not_there_names_it_and_deletes_nothing(rng):
+    X, y = make(rng, 200)
+    tree = dynamic()
+    tree.insert(X, y)
+    with pytest.raises(ValueError, match="id 999 is not there"):
+        tree.delete([3, 999])
+    assert tree.n_rows_ == 200
+    tree.delete(3)
+    with pytest.raises(ValueError, match="id 3 is not there"):
+        tree.delete([3])
+    with pytest.raises(ValueError, match="id 5 is there already"):
+        tree.insert(X[:1], y[:1], ids=[5])
+    assert tree.n_rows_ == 199
