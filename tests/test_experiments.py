@@ -252,7 +252,7 @@ def test_claims_table_shows_both_numbers(figures):
         (12345.6, 321.0, "12,346 ± 321"),
     ]:
         assert results.ours_text({"ours": ours, "spread": spread}) == text
-    assert results.ours_text({"ours": 91.25, "spread": 0.0}) == "91.25"
+    assert results.ours_text({"ours": 91.25, "spread": 0.0}) == "91.25 ± 0"
     assert "long " * 30 in table.to_html()
 
 

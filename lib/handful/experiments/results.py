@@ -206,7 +206,9 @@ def ours_text(claim):
     if claim["ours"] is None:
         return "–"
     text = number(claim["ours"])
-    if claim.get("spread"):
+    if claim.get("spread") == 0:
+        text += " ± 0"
+    elif claim.get("spread") is not None:
         # Two digits of the spread, and as many of the number as the spread lets one believe.
         decimals = max(0, 1 - math.floor(math.log10(claim["spread"])))
         text = f"{claim['ours']:,.{decimals}f} ± {claim['spread']:,.{decimals}f}"
