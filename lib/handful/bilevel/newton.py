@@ -9,7 +9,7 @@ MAX_ITER = 200
 
 
 class ConvergenceError(ValueError):
-    """The inner problem was not solved to the accuracy that implicit gradients need: data or penalty are out of scale."""
+    """The inner problem was not solved to the accuracy that implicit gradients need: features or l2 out of scale."""
 
 
 @njit(cache=True, error_model="numpy")
