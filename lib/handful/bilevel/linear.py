@@ -83,6 +83,18 @@ class LinearSelection:
         if len(indices) == 1 and self.factor is not None:
             self._guess_after_last()
 
+    def keep(self, alive):
+        """Drop the rows where the mask `alive`, shape (s,), is False."""
+        theta = self._to_data(self.theta)
+        rows = [i for i, stays in zip(self.indices, alive) if stays]
+        self.indices, self.factor = [], None
+        self._A[:] = 0.0
+        if self._in_span:
+            self._basis[:] = 0.0
+        self.add(rows)
+        self.theta = np.append(self._basis.T @ theta[:-1], theta[-1]) if self._in_span else theta
+        self._guess = self.theta.copy()
+
     def _guess_after_last(self):
         # the Newton step that the new row predicts: a better start for the next solve by an iteration or two
         s = len(self) - 1
@@ -163,17 +175,21 @@ class LinearSelection:
         """Decrease of the outer loss that adding each candidate row predicts, shape (k,).
 
         Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step towards the new
-        inner solution is shortened by the row's leverage, and the outer loss is followed to second order along it
-        (its Hessian on a sample of rows). Where weights are free, a row may join with less than the weight 1 / s, so
-        the best fraction of that step counts. Call after `linear_scores`.
+        inner solution is shortened by the row's leverage, the penalty's weight grows with the set, and the outer loss
+        is followed to second order along the step (its Hessian on a sample of rows). Where weights are free, a row
+        may join with less than the weight 1 / s, so the best fraction of the step counts. Call after `linear_scores`.
         """
         s = len(self)
         a = self.rows(candidates)
-        leverage, curvature = self._quadratic_forms(a)
+        leverage, curvature, H_out_q, q = self._quadratic_forms(a)
         z = self.data.z[candidates].astype(np.float64)
         r = self.data.r[candidates].astype(np.float64)
-        step = r / (1.0 + self._second_derivative(z) * leverage / s) / s
-        slope, bend = step * (a @ self.direction), step**2 * curvature
+        h = self._second_derivative(z)
+        # The step is t H^-1 a_k + q / s with q = H^-1 (penalty * theta).
+        t = (r - h * (a @ q) / s) / (s + h * leverage)
+        slope = t * (a @ self.direction) + self.gradient @ q / s
+        cross = a @ self._inverse_hessian_product(H_out_q)
+        bend = t**2 * curvature + 2.0 * t * cross / s + q @ H_out_q / s**2
         fraction = np.clip(slope / np.maximum(bend, np.finfo(float).tiny), 0.0, 1.0) if free_weights else 1.0
         return fraction * slope - 0.5 * fraction**2 * bend
 
@@ -184,19 +200,21 @@ class LinearSelection:
         return np.ones_like(z)
 
     def _quadratic_forms(self, a):
-        # a_k' H^-1 a_k and a_k' H^-1 H_out H^-1 a_k for every row of a
+        # a_k' H^-1 a_k and a_k' H^-1 H_out H^-1 a_k for every row of a; H_out q and q = H^-1 (penalty * theta)
+        q = self._to_data(cholesky_solve(self.factor, self.penalty * self.theta))
         if not self._in_span:
+            H_out = self.outer_hessian()
             steps = a @ cholesky_inverse(self.factor)
-            products = steps @ self.outer_hessian()
-            return np.einsum("kp,kp->k", a, steps), np.einsum("kp,kp->k", steps, products)
+            return np.einsum("kp,kp->k", a, steps), np.einsum("kp,kp->k", steps, steps @ H_out), H_out @ q, q
         Q = self._basis
         inside = np.column_stack([a[:, :-1] @ Q, a[:, -1]])
         solved = inside @ cholesky_inverse(self.factor)
         steps = solved[:, :-1] @ Q.T + (a[:, :-1] - inside[:, :-1] @ Q.T) / self.problem.l2
         leverage = np.einsum("kp,kp->k", a[:, :-1], steps) + a[:, -1] * solved[:, -1]
-        X = self.data.X[self._sample]
+        X, h = self.data.X[self._sample], self._sample_curvature()
         products = X @ steps.T + solved[:, -1]
-        return leverage, np.einsum("i,ik->k", self._sample_curvature(), products**2)
+        bend = h * (X @ q[:-1] + q[-1])
+        return leverage, h @ products**2, np.append(X.T @ bend, bend.sum() * self.problem.fit_intercept), q
 
     def _sample_curvature(self):
         return self._second_derivative(self.data.z[self._sample].astype(np.float64)) * self._sample_weight

@@ -19,6 +19,7 @@ PAPER_START = 10  # random points that the paper starts from
 # at the same loss as after every single point, at a third of the cost.
 GROWTH = {"binary": np.inf, "optimised": 1.2, "corrective": 1.0}
 STEPS_ON_THE_WAY = 3
+REFILLS = 4  # times that points whose optimal weight is zero make room for others
 
 OPTIONS = {
     "strategy": ("forward",),
@@ -171,22 +172,33 @@ class BilevelCoreset(Selector):
         lead = models[0]
         weights = None
         corrected = 1  # size at which the weights were last optimised
+        refills = REFILLS
         bar = tqdm(total=self.size, initial=len(lead), disable=not self.verbose, unit="point", desc="BilevelCoreset")
         try:
-            while len(lead) < self.size:
-                weights = _with_newcomers(weights, len(lead))
-                if len(lead) >= GROWTH[self.weighting] * corrected:
-                    weights = optimise_weights(models, weights, max_iter=STEPS_ON_THE_WAY)
-                    corrected = len(lead)
-                else:
+            while True:
+                while len(lead) < self.size:
+                    weights = _with_newcomers(weights, len(lead))
+                    if len(lead) >= GROWTH[self.weighting] * corrected:
+                        weights = optimise_weights(models, weights, max_iter=STEPS_ON_THE_WAY)
+                        corrected = len(lead)
+                    else:
+                        for model in models:
+                            model.solve(weights)
+                    best = self._best(models, min(self.batch, self.size - len(lead)))
                     for model in models:
-                        model.solve(weights)
-                best = self._best(models, min(self.batch, self.size - len(lead)))
-                for model in models:
-                    model.add(best)
-                bar.update(len(best))
-            if self.weighting != "binary":
+                        model.add(best)
+                    bar.update(len(best))
+                if self.weighting == "binary":
+                    break
                 weights = optimise_weights(models, _with_newcomers(weights, len(lead)))
+                alive = weights > 0
+                if alive.all() or refills == 0:
+                    break
+                refills -= 1
+                for model in models:
+                    model.keep(alive)
+                weights, corrected = weights[alive], len(lead)
+                bar.update(-int((~alive).sum()))
         except KeyboardInterrupt:
             warnings.warn(
                 f"interrupted after {len(lead)} of {self.size} points; they are kept, with equal weights.",
@@ -222,7 +234,7 @@ def _with_newcomers(weights, s):
 
 
 def top_candidates(scores, k):
-    """Indices of the `k` largest finite scores (all of them if there are fewer), ascending; ties go to the smaller index.
+    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index.
 
     For long arrays the threshold is read off every 16th score: a full partition would cost as much as a pass over
     the data.
