@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from handful.experiments import Experiment, published, verdict
-from handful.experiments.gather import catalogue, claims, collect
+from handful.experiments import VERDICTS, Experiment, published, verdict
+from handful.experiments.gather import agree, catalogue, claims, collect
 from handful.experiments.readme import BEGIN, END, check_readme, readme_table, update_readme
 from handful.experiments.report import build_report
 from handful.experiments.style import figure
@@ -212,6 +212,11 @@ def test_the_readme_table_shows_the_committed_profiles_only(figures):
     assert table.count("| not yet |") == sum(not i.notebook for p in catalogue() for i in p.items)
     quick = readme_table(("quick",), figures=figures)
     assert "| 2.50 ± 0.10 % | 2 % | holds weaker |" in quick
+
+
+def test_verdicts_agree_with_their_number():
+    assert [agree(v, 1) for v in VERDICTS] == list(VERDICTS)
+    assert [agree(v, 2) for v in VERDICTS] == ["hold", "hold weaker", "do not hold", "not tested at this profile"]
 
 
 def test_the_readme_is_written_between_its_markers(figures, tmp_path):

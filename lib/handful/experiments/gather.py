@@ -190,6 +190,11 @@ def tally(verdicts):
     return {v: verdicts.count(v) for v in VERDICTS if v in verdicts}
 
 
+def agree(verdict, count):
+    """A verdict's wording for `count` claims: "holds", but two "hold"."""
+    return verdict if count == 1 else verdict.replace("holds", "hold").replace("does not", "do not")
+
+
 def minutes(seconds):
     """A run's time in minutes as text: "0.4", "12", "180"."""
     value = seconds / 60

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from handful.experiments.gather import catalogue, claims, collect, tally
+from handful.experiments.gather import agree, catalogue, claims, collect, tally
 
 BEGIN = "<!-- results: begin; written by `handful readme --write`, do not edit -->"
 END = "<!-- results: end -->"
@@ -51,7 +51,7 @@ def _row(item, results):
     if not found:
         return _cells(label, notebook, time, "see figure", "", "")
     counts = tally(c.verdict for c in found)
-    verdict = next(iter(counts)) if len(found) == 1 else ", ".join(f"{n} {v}" for v, n in counts.items())
+    verdict = next(iter(counts)) if len(found) == 1 else ", ".join(f"{n} {agree(v, n)}" for v, n in counts.items())
     return _cells(label, notebook, time, found[0].ours, found[0].paper, verdict)
 
 

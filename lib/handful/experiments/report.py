@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from handful.experiments import provenance
-from handful.experiments.gather import LARGEST_FIRST, catalogue, claims, collect, failures, tally
+from handful.experiments.gather import LARGEST_FIRST, agree, catalogue, claims, collect, failures, tally
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SHOWN = 1.4  # pixels of our figures (200 a inch) per CSS pixel
@@ -42,6 +42,7 @@ def build_report(figures):
         n_items=len(done),
         n_done=sum(all(parts) for parts in done.values()),
         n_full=sum(all(any(r.profile != "quick" for r in part) for part in parts) for parts in done.values()),
+        agree=agree,
         size=_css_size,
         link=lambda path: Path(os.path.relpath(pages.get(path, path), figures)).as_posix(),
     )
