@@ -112,11 +112,16 @@ def alias_records(p):
 
 
 @njit(cache=True, inline="always")
+def resolve_alias(record, i, rest):
+    """Bin i's own index or, with the rest of its share, the other one; `rest` is uniform in [0, 1)."""
+    own = rest * _TWO_32 < np.float64(record >> np.uint64(32))
+    return i if own else np.int64(record & np.uint64(0xFFFFFFFF))
+
+
+@njit(cache=True, inline="always")
 def draw_alias(records, u):
     """The index that the alias table `records`, shape (n,), gives for `u` uniform in [0, 1). O(1)."""
     n = records.size
     x = u * n
     i = min(np.int64(x), n - 1)  # u * n may round up to n
-    record = records[i]
-    own = (x - i) * _TWO_32 < np.float64(record >> np.uint64(32))
-    return i if own else np.int64(record & np.uint64(0xFFFFFFFF))
+    return resolve_alias(records[i], i, x - i)

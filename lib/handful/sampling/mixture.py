@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from handful.linalg import draw_alias, fill_alias_records
+from handful.linalg import fill_alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import NewtonLearner
@@ -14,32 +14,51 @@ REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, pgd_steps=5, shared
 
 
 @njit(cache=True)
-def _draw_batch(uniforms, w, records, densities, shared_component):
-    """Draw b points; `uniforms` has shape (2, b). Returns indices, weights and rows n p(i), shape (b, k)."""
-    b, k = uniforms.shape[1], w.size
+def _draw_batch(uniforms, w, records, densities, rows):
+    """Draw b points; fills `rows`, shape (b, k), with n p(i) and returns indices and weights.
+
+    `uniforms` has shape (b,), or (b + 1,) when the last one is to choose one component for the whole batch.
+    """
+    b, k = rows.shape
     n, n_tables = densities.shape
-    indices, weights, rows = np.empty(b, np.int64), np.empty(b), np.empty((b, k))
+    indices, weights = np.empty(b, np.int64), np.empty(b)
+    places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
+    tables = records.reshape(-1)  # one after the other
     cumulative = np.cumsum(w)
-    cumulative[:] /= cumulative[-1]
+    total = cumulative[-1]
+    shared = uniforms.size > b
     for i in range(b):
-        u = uniforms[0, 0] if shared_component else uniforms[0, i]
+        u = uniforms[b if shared else i] * total
         component = 0
         for j in range(k - 1):
             component += u >= cumulative[j]
-        if component < n_tables:
-            indices[i] = draw_alias(records[component], uniforms[1, i])
-        else:
-            indices[i] = min(np.int64(uniforms[1, i] * n), n - 1)
+        while w[component] <= 0.0:  # u = total by rounding, and the last weights are zero
+            component -= 1
+        # What is left of u within its component is uniform again
+        x = uniforms[i] * n if shared else (u - cumulative[component] + w[component]) / w[component] * n
+        bin_ = min(max(np.int64(x), 0), n - 1)
+        indices[i], weights[i] = bin_, x - bin_
+        places[i] = component * n + bin_
+    # What follows waits for memory: short loops let the processor fetch many places of it at a time.
+    if n_tables > 0:
+        for i in range(b):
+            fetched[i] = tables[min(places[i], tables.size - 1)]
+        for i in range(b):
+            if places[i] < tables.size:  # the uniform component has no table: the bin is the index
+                indices[i] = resolve_alias(fetched[i], indices[i], weights[i])
+        for i in range(b):
+            weights[i] = densities[indices[i], 0] + densities[indices[i], n_tables - 1]
     for i in range(b):
+        row = densities[indices[i]]
         q = 0.0
         for j in range(n_tables):
-            rows[i, j] = densities[indices[i], j]
+            rows[i, j] = row[j]
             q += w[j] * rows[i, j]
         if n_tables < k:
             rows[i, n_tables] = 1.0
             q += w[n_tables]
         weights[i] = 1.0 / q
-    return indices, weights, rows
+    return indices, weights
 
 
 @njit(cache=True)
@@ -102,6 +121,7 @@ class FixedMixture(Sampler):
         if w.shape != (self.k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
             raise ValueError(f"mixture_weights must be {self.k} numbers >= 0 that add up to one, got {w}.")
         self._w = w
+        self._rows = np.empty((self.batch_size, self.k))  # n p(i) of the batch drawn last
 
     def _set_tables(self, probabilities):
         probabilities, self._has_uniform = check_probabilities(probabilities, uniform=self._uniform)
@@ -137,11 +157,8 @@ class FixedMixture(Sampler):
         return q / self.n
 
     def _draw(self):
-        uniforms = self.rng.random((2, self.batch_size))
-        indices, weights, self._rows = _draw_batch(
-            uniforms, self._w, self._records, self._densities, self.shared_component
-        )
-        return indices, weights
+        uniforms = self.rng.random(self.batch_size + self.shared_component)
+        return _draw_batch(uniforms, self._w, self._records, self._densities, self._rows)
 
     def _learn(self, indices, weights, losses):
         pass
