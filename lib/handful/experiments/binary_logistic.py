@@ -45,15 +45,17 @@ METHODS_SHOWN = (
 )
 
 
-def prepare(name, *, seed, classes=None):
+def prepare(name, *, seed, classes=None, test_size=0.1):
     """A data set, split and standardised as in Appendix C: float32, column-major, labels 0 and 1.
+
+    Where there is an official test set it is taken (but see `SPLIT_TRAINING_PART`), else a random share `test_size`.
 
     Returns
     -------
     Dataset with X, y, X_test, y_test
     """
     data = load(name, classes=classes).binary()
-    data = split(data, test_size=0.1, random_state=seed, official=name not in SPLIT_TRAINING_PART)
+    data = split(data, test_size=test_size, random_state=seed, official=name not in SPLIT_TRAINING_PART)
     X, X_test = standardise(data.X, data.X_test, dtype=np.float32, order="F")
     return replace(data, X=X, X_test=X_test)
 
