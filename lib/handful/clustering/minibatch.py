@@ -197,9 +197,7 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         else:
             centres = np.asarray(self.init)
             if centres.shape != (self.n_clusters, X.shape[1]):
-                raise ValueError(
-                    f"init must have shape {(self.n_clusters, X.shape[1])}, got {centres.shape}."
-                )
+                raise ValueError(f"init must have shape {(self.n_clusters, X.shape[1])}, got {centres.shape}.")
         self.cluster_centers_ = np.array(centres, dtype=X.dtype, order="C")
         self.counts_ = np.zeros(self.n_clusters)
         self.n_steps_ = 0
