@@ -121,9 +121,7 @@ def test_gaussian_mixture_has_the_spread_that_was_asked_for(rng):
 
 
 def test_a_pareto_mixture_is_unbalanced_and_a_t_mixture_has_heavy_tails(rng):
-    X, component = gaussian_mixture(
-        20_000, 3, 100, overlap=1, tail=3, imbalance=1.0, dtype=np.float32, rng=rng
-    )
+    X, component = gaussian_mixture(20_000, 3, 100, overlap=1, tail=3, imbalance=1.0, dtype=np.float32, rng=rng)
     sizes = np.bincount(component, minlength=100)
     assert sizes.max() > 10 * np.median(sizes)
     assert X.dtype == np.float32

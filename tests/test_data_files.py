@@ -309,9 +309,7 @@ def test_an_archive_that_reaches_outside_its_folder_is_refused(name, server, hom
         ("spoken-digits", {"tiny.zip": as_zip({"readme": b""})}, "no recordings"),
     ],
 )
-def test_what_is_not_in_the_promised_format_is_an_error_that_says_so(
-    case, files, complaint, server, home, register
-):
+def test_what_is_not_in_the_promised_format_is_an_error_that_says_so(case, files, complaint, server, home, register):
     server.publish(files)
     register(make_entry(case, server.url))
     with pytest.raises(BadFileError, match=f"(?s)^{next(iter(files))} .*{complaint}"):
@@ -334,9 +332,7 @@ def test_an_address_that_is_gone_is_an_error_that_names_it(server, home, registe
 
 
 def test_a_set_that_exists_only_ready_made_says_so(home):
-    with pytest.raises(
-        MissingDataError, match=r"HANDFUL_DATA to a folder that holds covtype_subset\.npz.*whole"
-    ):
+    with pytest.raises(MissingDataError, match=r"HANDFUL_DATA to a folder that holds covtype_subset\.npz.*whole"):
         load("covtype_subset")
 
 
@@ -359,9 +355,7 @@ def test_a_bad_original_put_there_by_hand_is_named_and_left_alone(closed_port, h
 # --- ready-made files
 
 
-def test_handful_data_is_looked_through_before_the_network(
-    closed_port, home, register, tmp_path, monkeypatch
-):
+def test_handful_data_is_looked_through_before_the_network(closed_port, home, register, tmp_path, monkeypatch):
     path = ready_made(tmp_path / "mine")
     register(make_entry("libsvm", closed_port, sha256=store.file_sha256(path)))
     monkeypatch.setenv("HANDFUL_DATA", str(path.parent))

@@ -35,8 +35,7 @@ PUBLISHED = {  # facts that the data sets' own pages state, or that their papers
     "credit_default": lambda d: d.y.sum() == 6636 and set(d.X[:, 1]) == {1, 2},
     "fsdd": lambda d: (
         (np.bincount(d.y) == 300).all()
-        and np.unique(d.extra["speaker"]).tolist()
-        == ["george", "jackson", "lucas", "nicolas", "theo", "yweweler"]
+        and np.unique(d.extra["speaker"]).tolist() == ["george", "jackson", "lucas", "nicolas", "theo", "yweweler"]
         and (np.bincount(d.extra["index"]) == 60).all()
         and (d.extra["n_samples"] > 8000).sum() == 20
     ),
@@ -51,15 +50,9 @@ PUBLISHED = {  # facts that the data sets' own pages state, or that their papers
         and (np.count_nonzero(d.X, axis=1) == 30).all()
         and set(np.unique(d.X)) == {0, np.float32(0.18257)}
     ),
-    "skin_nonskin": lambda d: (
-        np.bincount(d.y)[1:].tolist() == [50859, 194198] and d.X[0].tolist() == [74, 85, 123]
-    ),
-    "susy_subset": lambda d: (
-        np.isclose(d.y.mean(), 0.458, atol=0.005) and len(np.unique(d.X, axis=0)) == 30000
-    ),
-    "w8a": lambda d: (
-        (d.y == 1).sum() == 1479 and np.isclose(np.count_nonzero(d.X, axis=1).mean(), 11.65, atol=0.01)
-    ),
+    "skin_nonskin": lambda d: np.bincount(d.y)[1:].tolist() == [50859, 194198] and d.X[0].tolist() == [74, 85, 123],
+    "susy_subset": lambda d: np.isclose(d.y.mean(), 0.458, atol=0.005) and len(np.unique(d.X, axis=0)) == 30000,
+    "w8a": lambda d: (d.y == 1).sum() == 1479 and np.isclose(np.count_nonzero(d.X, axis=1).mean(), 11.65, atol=0.01),
 }
 
 

@@ -52,9 +52,7 @@ class Dataset:
         if self.X_test is not None:
             lines[-1] += f", test set of {len(self.X_test):,}"
         if self.y is not None and self.y.dtype.kind in "iu":
-            counts = ", ".join(
-                f"{label}: {count:,}" for label, count in zip(*np.unique(self.y, return_counts=True))
-            )
+            counts = ", ".join(f"{label}: {count:,}" for label, count in zip(*np.unique(self.y, return_counts=True)))
             lines.append(f"classes {counts}")
         lines += [f"source {self.source}", f"licence {self.licence}", f"SHA-256 {self.sha256}"]
         return "\n".join([*lines, self.notes] if self.notes else lines)
@@ -95,9 +93,7 @@ class Dataset:
 def _take(data, rows):
     """Rows of X, y and every extra array; the test set stays."""
     y = None if data.y is None else data.y[rows]
-    return replace(
-        data, X=data.X[rows], y=y, extra={name: values[rows] for name, values in data.extra.items()}
-    )
+    return replace(data, X=data.X[rows], y=y, extra={name: values[rows] for name, values in data.extra.items()})
 
 
 def zero_one(y, positive=None):
@@ -129,9 +125,7 @@ def split(data, *, test_size=0.1, random_state=None, official=True):
         return data
     classes = data.y if data.y is not None and data.y.dtype.kind in "iu" else None
     seed = int(as_generator(random_state).integers(MAX_SEED))
-    halves = train_test_split(
-        np.arange(len(data.X)), test_size=test_size, stratify=classes, random_state=seed
-    )
+    halves = train_test_split(np.arange(len(data.X)), test_size=test_size, stratify=classes, random_state=seed)
     train, test = (_take(data, np.sort(rows)) for rows in halves)
     extra = train.extra | {f"{name}_test": values for name, values in test.extra.items()}
     return replace(train, X_test=test.X, y_test=test.y, extra=extra)

@@ -68,9 +68,7 @@ def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None,
             columns = np.loadtxt(file, delimiter=delimiter, skiprows=skip_rows, ndmin=2)
     else:
         with zipfile.ZipFile(path) as archive:
-            columns = np.loadtxt(
-                io.BytesIO(archive.read(member)), delimiter=delimiter, skiprows=skip_rows, ndmin=2
-            )
+            columns = np.loadtxt(io.BytesIO(archive.read(member)), delimiter=delimiter, skiprows=skip_rows, ndmin=2)
     if label is None:
         return (np.delete(columns, drop, axis=1),)
     return np.delete(columns, [*drop, label], axis=1), columns[:, label].astype(np.int64)

@@ -89,10 +89,6 @@ def entry(name):
     """The `Entry` called `name`. ValueError, with the nearest names, where there is none."""
     if name not in ENTRIES:
         near = difflib.get_close_matches(str(name), ENTRIES, n=3)
-        hint = (
-            f"did you mean {' or '.join(map(repr, near))}?"
-            if near
-            else f"the names are {', '.join(ENTRIES)}."
-        )
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the names are {', '.join(ENTRIES)}."
         raise ValueError(f"there is no data set called {name!r}: {hint}")
     return ENTRIES[name]

@@ -167,9 +167,7 @@ def _build(entry, *, verbose):
                 arrays |= _parse(raw, entry, path, label=f"{path}")
             else:
                 path = _download(raw, entry, Path(scratch), verbose=verbose)
-                arrays |= _parse(
-                    raw, entry, path, label=f"{raw.filename} (downloaded from {raw.url}, not kept)"
-                )
+                arrays |= _parse(raw, entry, path, label=f"{raw.filename} (downloaded from {raw.url}, not kept)")
         ready = Path(scratch) / entry.filename
         np.savez(ready, **arrays)
         _stamp(ready).write_text(file_sha256(ready), encoding="ascii")

@@ -32,9 +32,7 @@ def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     return X, y
 
 
-def gaussian_mixture(
-    n, n_features, n_components, *, overlap=0.2, imbalance=None, tail=None, dtype=np.float64, rng
-):
+def gaussian_mixture(n, n_features, n_components, *, overlap=0.2, imbalance=None, tail=None, dtype=np.float64, rng):
     """Points of a mixture of isotropic Gaussians with random centres, and the component of each.
 
     Centres are standard normal; their typical distance is sqrt(2 n_features).
