@@ -22,14 +22,17 @@ class AdaptiveBatchSampler(TorchSampler):
 
     Examples
     --------
-    >>> sampler = MixtureSampler(group_components(classes), batch_size=64)  # doctest: +SKIP
-    >>> loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))  # doctest: +SKIP
-    >>> for (x, y), indices, weights in loader:  # doctest: +SKIP
-    ...     losses = cross_entropy(model(x), y, reduction="none")
-    ...     optimizer.zero_grad()
-    ...     (weights * losses).mean().backward()
-    ...     optimizer.step()
-    ...     sampler.update(losses, indices, weights)
+    Train a classifier, drawing more often from the classes that have the loss::
+
+        sampler = MixtureSampler(group_components(classes), batch_size=64)
+        loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))
+        for epoch in range(10):
+            for (x, y), indices, weights in loader:
+                losses = cross_entropy(model(x), y, reduction="none")
+                optimizer.zero_grad()
+                (weights * losses).mean().backward()
+                optimizer.step()
+                sampler.update(losses, indices, weights)
     """
 
     def __init__(self, sampler, n_batches=None):
