@@ -60,9 +60,7 @@ def test_inclusion_probabilities_agree_with_dppy():
     X = features(n=30, d=3, seed=3)
     oracle = dppy.FiniteDPP("likelihood", L=X @ X.T + 0.5 * np.eye(30))
     rng = np.random.RandomState(0)
-    theirs = np.array(
-        [np.isin(np.arange(30), oracle.sample_exact_k_dpp(4, random_state=rng)) for _ in range(3000)]
-    )
+    theirs = np.array([np.isin(np.arange(30), oracle.sample_exact_k_dpp(4, random_state=rng)) for _ in range(3000)])
     process = KDPP(X, 4, ridge=0.5, random_state=0)
     ours = np.array([np.isin(np.arange(30), process.sample()) for _ in range(3000)])
     sem = np.sqrt((ours.var(axis=0) + theirs.var(axis=0)) / 3000)

@@ -15,9 +15,7 @@ def test_algorithm_3_is_the_quadratic_program_of_lemma_6(w, gamma):
     assert x.sum() == pytest.approx(1, abs=1e-12)
     assert (x >= 0).all()
     assert x[-1] >= gamma - 1e-12
-    np.testing.assert_allclose(
-        x, qp_projection(np.eye(len(w)), w, gamma), atol=2e-6
-    )  # the solver's own accuracy
+    np.testing.assert_allclose(x, qp_projection(np.eye(len(w)), w, gamma), atol=2e-6)  # the solver's own accuracy
 
 
 @settings(deadline=None, max_examples=100)

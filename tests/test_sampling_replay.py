@@ -50,9 +50,7 @@ def test_oldest_slots_are_used_again():
 
 
 def test_new_transitions_start_with_the_greatest_error():
-    replay = PrioritizedReplay(
-        8, batch_size=2, components=[(1.0, 0.5)], mixture_weights=[1, 0], random_state=0
-    )
+    replay = PrioritizedReplay(8, batch_size=2, components=[(1.0, 0.5)], mixture_weights=[1, 0], random_state=0)
     replay.add(4)
     indices, _ = replay.sample()
     replay.update([-7.0, -7.0])

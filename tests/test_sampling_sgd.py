@@ -19,9 +19,7 @@ def test_gradient_by_finite_differences(code, loss):
 
     def slope(rows, r):
         difference = [VALUES[loss](X[rows] @ (coef + h * e), y[rows]) for e in np.eye(4)]
-        difference = np.array(difference) - [
-            VALUES[loss](X[rows] @ (coef - h * e), y[rows]) for e in np.eye(4)
-        ]
+        difference = np.array(difference) - [VALUES[loss](X[rows] @ (coef - h * e), y[rows]) for e in np.eye(4)]
         return (difference / (2 * h) * r).mean(axis=1)
 
     weighted, plain, norms = _gradient(X, y, indices, weights, coef, code)
