@@ -21,12 +21,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
 from svm_oracle import qp_sensitivity
 
-KINDS = [
-    (score, sampling) for score in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")
-]
+KINDS = [(score, sampling) for score in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
 
 
 @pytest.fixture
@@ -135,9 +132,7 @@ def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
         X, y, u, lam, light = printed_bound_counterexample(distance)
         exact = qp_sensitivity(X, y, light, lam=lam, u=u)
         labels = np.zeros(3, dtype=int)
-        printed = bounds_of(
-            X, y, u, lam, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k)
-        )[light]
+        printed = bounds_of(X, y, u, lam, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k))[light]
         tight = bounds_of(X, y, u, lam, labels, tight_bound)[light]
         assert 0.94 < printed / exact < 0.96
         assert 1 <= tight / exact * (1 + 1e-6) < 1.01
@@ -210,9 +205,7 @@ def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):
 
 def test_auto_is_no_worse_than_one_or_log_clusters(cancer):
     X, y = cancer
-    total = {
-        k: SVMCoreset(20, n_clusters=k, random_state=0).fit(X, y).total_sensitivity_ for k in (1, "log", "auto")
-    }
+    total = {k: SVMCoreset(20, n_clusters=k, random_state=0).fit(X, y).total_sensitivity_ for k in (1, "log", "auto")}
     assert total["auto"] <= 1.1 * min(total[1], total["log"])
 
 
@@ -227,9 +220,7 @@ def test_large_data_use_the_rough_solution_and_its_bound_holds(rng):
 def test_shifting_the_data_changes_nothing(cancer):
     X, y = cancer
     for score in ("tight", "mixture"):
-        near, far = (
-            SVMCoreset(50, score=score, random_state=0, n_clusters=4).fit(X + shift, y) for shift in (0, 7)
-        )
+        near, far = (SVMCoreset(50, score=score, random_state=0, n_clusters=4).fit(X + shift, y) for shift in (0, 7))
         np.testing.assert_allclose(near.probabilities_, far.probabilities_, rtol=1e-2)
 
 
@@ -257,6 +248,20 @@ def test_systematic_sampling_gives_exactly_size_rows_and_all_of_them_at_size_n(c
         coreset = SVMCoreset(size, sampling="systematic", random_state=0).fit(X, y)
         assert len(np.unique(coreset.indices_)) == size
     np.testing.assert_allclose(coreset.weights_, 1)
+
+
+@pytest.mark.parametrize("sampling", ["multinomial", "systematic"])
+def test_drawing_again_is_fitting_again_without_the_scores(sampling, cancer):
+    X, y = cancer
+    fitted = SVMCoreset(50, sampling=sampling, random_state=0).fit(X, y)
+    draws = [fitted.draw(40, random_state=seed) for seed in range(200)]
+    inclusion = np.mean([np.isin(np.arange(len(y)), c.indices) for c in draws], axis=0)
+    q = fitted.probabilities_
+    expected = inclusion_probabilities(q, 40) if sampling == "systematic" else 1 - (1 - q) ** 40
+    assert (np.abs(inclusion - expected) < 5 * np.sqrt(expected * (1 - expected) / 200) + 0.01).all()
+    assert np.mean([c.weights.sum() for c in draws]) == pytest.approx(len(y), rel=0.1)
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        fitted.draw(0)
 
 
 def test_all_points_equal_and_two_rows_work():

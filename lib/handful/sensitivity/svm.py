@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-
 from sklearn.utils import ClassifierTags
+from sklearn.utils.validation import check_is_fitted
 
-from handful.coreset import Selector
+from handful.coreset import Coreset, Selector, as_generator, check_size
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
@@ -17,6 +17,7 @@ from handful.svm.rough import rough_solution
 
 SCORES = {"tight": tight_bound, "paper": printed_bound, "mixture": tight_bound}
 SAMPLINGS = ("multinomial", "systematic")
+EXTREMES = (-4.0, 6.0)  # margins beyond are alike to the systematic comb
 MARGIN = 1.5  # the mixture's second half: points whose margin at the rough solution is below
 SEEDED = 2000  # rows of each class on which the centres are chosen
 GROWTH = 1.5  # ratio of the numbers of clusters that "auto" tries
@@ -127,13 +128,35 @@ class SVMCoreset(Selector):
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
         scores = self._score(X, rows, signs, u, rng)
-        if self.sampling == "multinomial":
-            chosen, weights = multinomial_draw(scores.probabilities, u, self.size, rng=rng)
-        else:
-            order = order_by(np.clip(scores.margins, -4.0, 6.0), signs > 0)
-            chosen, weights = systematic_draw(scores.probabilities, u, self.size, order, rng=rng)
         self._keep(scores, rows, len(sample_weight))
+        self._drawn_from = rows, signs, u, scores
+        return self._draw(self.size, rng)
+
+    def _draw(self, size, rng):
+        rows, signs, u, scores = self._drawn_from
+        if self.sampling == "multinomial":
+            chosen, weights = multinomial_draw(scores.probabilities, u, size, rng=rng)
+        else:
+            order = order_by(np.clip(scores.margins, *EXTREMES), signs > 0)
+            chosen, weights = systematic_draw(scores.probabilities, u, size, order, rng=rng)
         return rows[chosen], weights
+
+    def draw(self, size, *, random_state=None):
+        """Another coreset from the fitted scores, of any size: no second look at the data.
+
+        Parameters
+        ----------
+        size : int, as of the selector
+        random_state : None, int, RandomState or Generator
+
+        Returns
+        -------
+        Coreset
+        """
+        check_is_fitted(self, "indices_")
+        n = len(self.sensitivities_)
+        check_size(size, len(self._drawn_from[0]), n, repeats=self._repeats)
+        return Coreset(*self._draw(size, as_generator(random_state)))
 
     def select_one_class(self, X, sample_weight, rng):
         """A coreset of rows of one class, for a part of a stream: `fit` wants two.
