@@ -28,12 +28,11 @@ test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest
 
 lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
-	@.venv/bin/ruff check --quiet
-	@.venv/bin/ruff format --check --quiet || { echo "Not formatted: .venv/bin/ruff format mends"; \
-		.venv/bin/ruff format --check; exit 1; }
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
 	@find notebooks -name .ipynb_checkpoints -prune -o -name '*.ipynb' -exec \
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
-		|| { echo "Not stripped: the same nbstripout command without --verify mends"; exit 1; }
+		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }
 
 lab: $(STAMP) ## Open JupyterLab on the notebooks
 	@.venv/bin/jupyter lab notebooks
