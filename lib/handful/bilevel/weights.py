@@ -20,6 +20,7 @@ def simplex_quadratic(Q, b, start):
     """
     s = len(b)
     free = start > 0
+    c = None
     released = 0
     while True:
         block = Q[np.ix_(free, free)]
@@ -27,16 +28,24 @@ def simplex_quadratic(Q, b, start):
         level = (1.0 - solved[:, 0].sum()) / solved[:, 1].sum()
         value = solved[:, 0] + level * solved[:, 1]
         negative = value < 0
-        if negative.any():  # all of them leave at once; one that left wrongly comes back below
-            free[np.flatnonzero(free)[negative]] = False
+        if negative.any():
+            rows = np.flatnonzero(free)
+            if c is None:  # all of them leave at once; one that left wrongly comes back below
+                free[rows[negative]] = False
+            else:  # from a feasible point, only those that block the way: the objective falls, so no set comes twice
+                way = value - c[rows]
+                reach = np.where(negative, c[rows] / np.where(negative, -way, 1.0), np.inf)
+                c[rows] = np.maximum(c[rows] + reach.min() * way, 0.0)
+                blocking = rows[reach <= reach.min()]
+                free[blocking], c[blocking] = False, 0.0
             continue
         c = np.zeros(s)
         c[free] = value
         multiplier = Q @ c - b - level
         multiplier[free] = 0.0
         worst = int(np.argmin(multiplier))
-        if multiplier[worst] >= -1e-10 * max(1.0, np.abs(b).max()) or released >= s:
-            return c
+        if multiplier[worst] >= -1e-10 * (np.abs(b).max() + np.abs(level)) or released >= 10 * s:
+            return c / c.sum()  # the sum is off by the rounding of `solved`
         free[worst] = True
         released += 1
 
