@@ -207,23 +207,12 @@ class SVMCoreset(Selector):
 
     def _clusters(self, points, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
-        n = points.n
-        if n <= SEEDED:
-            some = np.arange(n)
-        else:
-            some = ((np.arange(SEEDED) + rng.random(SEEDED)) * (n / SEEDED)).astype(np.intp)
+        some = sample_rows(points.n, rng)
         sample, scale = points.take(some), u.sum() / u[some].sum()
-        log_n = max(1, int(np.ceil(np.log(max(constants["total_weight"], 2.0)))))
-        k = {"auto": MOST_CLUSTERS, "log": log_n}.get(self.n_clusters, self.n_clusters)
-        centres, prefixes = seeds(sample, u[some], min(k, len(some)), rng=rng)
-        k = len(centres)
-        if self.n_clusters == "auto":
-            k = _cheapest(sample, u[some] * scale, prefixes, bound, constants)
-        if n <= SEEDED and k == len(centres):
-            labels = prefixes[-1]
-        else:
-            labels = points.nearest(sample.means(prefixes[k - 1], u[some], k)[0])
-        return labels, *points.means(labels, u, k)
+        labels, centres = choose_clusters(self.n_clusters, sample, u[some] * scale, bound, constants, rng)
+        if points.n > len(some):
+            labels = points.nearest(centres)
+        return labels, *points.means(labels, u, len(centres))
 
     def _keep(self, scores, rows, n):
         self.sensitivities_ = np.zeros(n)
@@ -266,6 +255,38 @@ class SVMCoreset(Selector):
         t = self.total_sensitivity_ * (2.0 if self.score == "mixture" else 1.0)
         d = self.n_features_in_
         return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, np.e)) + np.log(1.0 / delta))))
+
+
+def sample_rows(n, rng):
+    """The rows of a class on which its centres are chosen: all, or one of each of `SEEDED` stretches."""
+    if n <= SEEDED:
+        return np.arange(n)
+    return ((np.arange(SEEDED) + rng.random(SEEDED)) * (n / SEEDED)).astype(np.intp)
+
+
+def choose_clusters(n_clusters, sample, u, bound, constants, rng):
+    """A partition of a sample of one class, with the number of clusters as `SVMCoreset` takes it.
+
+    Parameters
+    ----------
+    n_clusters : "auto", "log" or int
+    sample : DenseRows or SparseRows
+    u : float array; weights of the sample, adding up to the class's
+    bound, constants : the bound, and its `total_weight`, `lam`, `opt`
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    labels : int array, of the sample's rows
+    centres : float array, shape (k, d); weighted means of the clusters
+    """
+    log_n = max(1, int(np.ceil(np.log(max(constants["total_weight"], 2.0)))))
+    k = {"auto": MOST_CLUSTERS, "log": log_n}.get(n_clusters, n_clusters)
+    prefixes = seeds(sample, u, min(k, sample.n), rng=rng)
+    k = len(prefixes)
+    if n_clusters == "auto":
+        k = _cheapest(sample, u, prefixes, bound, constants)
+    return prefixes[k - 1], sample.means(prefixes[k - 1], u, k)[0]
 
 
 def _cheapest(sample, u, prefixes, bound, constants):

@@ -77,30 +77,28 @@ class SparseRows:
 
 
 def seeds(rows, u, k, *, rng):
-    """Up to `k` rows by weighted k-means++ seeding: each in proportion to u times its squared distance.
+    """Partitions around up to `k` rows, chosen by weighted k-means++ seeding (u times squared distance).
 
     Returns
     -------
-    centres : float array, shape (at most k, d); fewer where no row is left at a distance
-    labels : int array, shape (at most k, n); labels[j] is the partition by the first j + 1 centres
+    list of at most k int arrays, shape (n,): labels[j] is the partition by the first j + 1 of them; fewer where
+    no row is left at a distance
     """
     first = int(np.searchsorted(np.cumsum(u), rng.random() * u.sum()))
-    centres = [rows.row(min(first, rows.n - 1))]
-    closest = rows.sq_dist(centres[0])
+    closest = rows.sq_dist(rows.row(min(first, rows.n - 1)))
     label = np.zeros(rows.n, dtype=np.int64)
     labels = [label]
     floor = 1e-14 * closest.max()
-    while len(centres) < k:
+    while len(labels) < k:
         chances = np.cumsum(u * np.where(closest > floor, closest, 0.0))
         if not chances[-1] > 0:
             break
         i = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
-        centres.append(rows.row(min(i, rows.n - 1)))
-        distance = rows.sq_dist(centres[-1])
-        label = np.where(distance < closest, len(centres) - 1, label)
+        distance = rows.sq_dist(rows.row(min(i, rows.n - 1)))
+        label = np.where(distance < closest, len(labels), label)
         closest = np.minimum(closest, distance)
         labels.append(label)
-    return np.array(centres), labels
+    return labels
 
 
 @njit(cache=True, fastmath=FAST)

@@ -1,0 +1,163 @@
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from handful.baselines import UniformCoreset
+from handful.coreset import Selector
+from handful.sensitivity.svm import SVMCoreset
+from handful.streaming import MergeReduce
+from handful.svm import LinearSVM
+
+da = pytest.importorskip("dask.array", reason="dask comes with the extra handful[distributed]")
+dask = pytest.importorskip("dask")
+db = pytest.importorskip("dask.bag")
+distributed = pytest.importorskip("dask.distributed", reason="dask comes with the extra handful[distributed]")
+
+from handful.distributed import merge_reduce, svm_coreset  # noqa: E402 (needs dask)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    return X, np.sign(X.sum(axis=1) + rng.normal(size=3000)).astype(int)
+
+
+def dask_arrays(X, y, chunk=250):
+    return da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk)
+
+
+def assert_same(a, b):
+    np.testing.assert_array_equal(a.indices, b.indices)
+    np.testing.assert_array_equal(a.weights, b.weights)
+    np.testing.assert_array_equal(a.X, b.X)
+
+
+def test_merge_reduce_gives_what_the_stream_on_one_machine_gives(data):
+    X, y = data
+    for n in (3000, 2750, 200):  # a full tree, a ragged one, a single leaf
+        stream = MergeReduce(SVMCoreset(n_clusters=3), size=60, leaf_size=250, random_state=4).fit(X[:n], y[:n])
+        ours = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X[:n], y[:n]), size=60, random_state=4)
+        np.testing.assert_array_equal(ours.indices, stream.indices_)
+        np.testing.assert_array_equal(ours.weights, stream.weights_)
+        np.testing.assert_array_equal(ours.X, X[ours.indices])
+        np.testing.assert_array_equal(ours.y, y[ours.indices])
+
+
+def test_a_bag_of_chunks_gives_what_the_array_gives(data):
+    X, y = data
+    bag = db.from_sequence([(X[i : i + 250], y[i : i + 250]) for i in range(0, 3000, 250)], npartitions=12)
+    from_array = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X, y), size=60, random_state=1)
+    assert_same(merge_reduce(SVMCoreset(n_clusters=3), bag, size=60, random_state=1), from_array)
+    assert_same(
+        svm_coreset(SVMCoreset(80, random_state=1), bag, None),
+        svm_coreset(SVMCoreset(80, random_state=1), *dask_arrays(X, y)),
+    )
+
+
+def test_algorithm_1_is_unbiased_and_its_probabilities_are_those_of_one_machine(data):
+    X, y = data
+    w = np.array([0.4, 0.1, 0.3, 0.2, 0.1])
+    cost = np.maximum(0, 1 - y * (X @ w[:-1] + w[-1]))
+    arrays = dask_arrays(X, y, 1000)
+    draws, times_drawn = [], np.zeros(3000)
+    for seed in range(60):
+        coreset = svm_coreset(SVMCoreset(150, n_clusters=1, random_state=seed), *arrays)
+        draws.append([coreset.weights @ cost[coreset.indices], coreset.weights.sum()])
+        times_drawn[coreset.indices] += 1
+    sem = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
+    assert (np.abs(np.mean(draws, axis=0) - [cost.sum(), 3000]) < 4 * sem).all()
+    q = SVMCoreset(150, n_clusters=1).fit(X, y).probabilities_
+    groups = np.argsort(q).reshape(10, 300)  # deciles of the probability: shares of the draws
+    expected = 1 - (1 - q) ** 150
+    np.testing.assert_allclose(times_drawn[groups].sum(1) / 60, expected[groups].sum(1), rtol=0.15)
+
+
+def test_the_sum_of_the_chunks_optima_is_a_lower_bound(data, monkeypatch):
+    X, y = data
+    seen = {}
+
+    def spy(*args, opt, **rest):
+        seen["opt"] = opt
+        return np.ones(len(args[0]))
+
+    monkeypatch.setitem(svm_coreset.__globals__["SCORES"], "tight", spy)
+    svm_coreset(SVMCoreset(50, n_clusters=1, random_state=0), *dask_arrays(X, y, 500))
+    best = LinearSVM().fit(X, y).objective_
+    assert 0.8 * best < seen["opt"] <= best
+
+
+class Slow(Selector):
+    """Uniform selection that leaves a file with its worker's pid, and takes its time."""
+
+    _takes_sparse = True
+
+    def __init__(self, size=10, *, folder=".", random_state=None):
+        self.size = size
+        self.folder = folder
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        open(os.path.join(self.folder, f"{os.getpid()}-{rng.integers(2**40)}"), "w").close()
+        time.sleep(0.15)
+        return UniformCoreset(self.size, random_state=rng)._select(X, y, sample_weight, rng)
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_worker_changes_nothing(data, tmp_path):
+    """Two workers; one is killed with SIGKILL while the tree is being computed. Same answer as on one machine."""
+    X, y = data
+    alone = MergeReduce(Slow(folder=str(tmp_path)), size=60, leaf_size=150, random_state=3).fit(X, y)
+    for left in tmp_path.iterdir():
+        left.unlink()
+    alone_svm = svm_coreset(SVMCoreset(80, random_state=1), *dask_arrays(X, y))
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        assert_same(svm_coreset(SVMCoreset(80, random_state=1), *dask_arrays(X, y)), alone_svm)
+        arrays = dask_arrays(X, y, 150)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(merge_reduce, Slow(folder=str(tmp_path)), *arrays, size=60, random_state=3)
+            deadline = time.monotonic() + 60
+            while len(list(tmp_path.iterdir())) < 8 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            victim = int(next(tmp_path.iterdir()).name.split("-")[0])
+            assert victim != os.getpid()
+            done_before = len(list(tmp_path.iterdir()))
+            os.kill(victim, signal.SIGKILL)
+            coreset = answer.result(120)
+    assert done_before < 39  # 20 leaves and 19 merges: it was in the middle
+    np.testing.assert_array_equal(coreset.indices, alone.indices_)
+    np.testing.assert_array_equal(coreset.weights, alone.weights_)
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        (SVMCoreset(20, sampling="systematic"), "sampling='multinomial'"),
+        (SVMCoreset(20, score="mixture"), "score='tight'"),
+        (SVMCoreset(20, lam=-1), "lam must be positive"),
+    ],
+)
+def test_what_cannot_be_distributed_is_refused(selector, message, data):
+    with pytest.raises(ValueError, match=message):
+        svm_coreset(selector, *dask_arrays(*data))
+
+
+def test_bad_data_are_named(data):
+    X, y = data
+    with pytest.raises(ValueError, match="one class only"):
+        svm_coreset(SVMCoreset(20), *dask_arrays(X, np.repeat([0, 1], 1500), 100))
+    with pytest.raises(ValueError, match="dask array or bag"):
+        merge_reduce(UniformCoreset(), X, y, size=10)
+    with pytest.raises(ValueError, match="one label a row"):
+        merge_reduce(UniformCoreset(), dask_arrays(X, y)[0], da.from_array(y[:100]), size=10)
+    X = X.copy()
+    X[7, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=10)
+    with pytest.raises(ValueError, match="exactly 2 classes"):
+        svm_coreset(SVMCoreset(20), *dask_arrays(data[0], np.arange(3000) % 3))
