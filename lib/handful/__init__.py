@@ -5,7 +5,11 @@ from importlib.metadata import version
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.coreset import Coreset, CoresetEstimator, Selector
+from handful.sampling import MixtureSampler
 from handful.sensitivity.logistic import LogisticSensitivity
+from handful.sensitivity.svm import SVMCoreset
+from handful.streaming import MergeReduce
+from handful.svm import LinearSVM
 
 __version__ = version("handful")
 
@@ -16,8 +20,12 @@ __all__ = [
     "KCenter",
     "KMeansPlusPlus",
     "LeastSquares",
+    "LinearSVM",
     "Logistic",
     "LogisticSensitivity",
+    "MergeReduce",
+    "MixtureSampler",
+    "SVMCoreset",
     "Selector",
     "UniformCoreset",
 ]
