@@ -190,7 +190,10 @@ class LinearSelection:
         slope = t * (a @ self.direction) + self.gradient @ q / s
         cross = a @ self._inverse_hessian_product(H_out_q)
         bend = t**2 * curvature + 2.0 * t * cross / s + q @ H_out_q / s**2
-        fraction = np.clip(slope / np.maximum(bend, np.finfo(float).tiny), 0.0, 1.0) if free_weights else 1.0
+        fraction = 1.0
+        if free_weights:  # the minimum of the parabola where it lies within the step
+            downhill = np.maximum(slope, 0.0)
+            fraction = np.divide(downhill, bend, out=np.sign(downhill), where=bend > downhill)
         return fraction * slope - 0.5 * fraction**2 * bend
 
     def _second_derivative(self, z):
