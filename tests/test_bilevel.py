@@ -1,0 +1,305 @@
+"""BilevelCoreset as its users meet it."""
+
+import doctest
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
+from handful.bilevel import selector as selector_module
+from handful.bilevel.linear import LinearSelection
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+WEIGHTINGS = ["binary", "optimised", "corrective"]
+SCORES = ["linear", "quadratic"]
+
+
+def two_classes(n=400, d=5, seed=0, share=0.5):
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n) < share, 1, -1)
+    y[:2] = 1, -1
+    return rng.normal(size=(n, d)) + 0.7 * y[:, None] / np.sqrt(d), y
+
+
+def refit_loss(X, y, coreset, l2):
+    X_small, y_small, w = coreset.take(X, y)
+    model = LogisticRegression(C=1 / (l2 * len(y)), tol=1e-8, max_iter=1000).fit(X_small, y_small, sample_weight=w)
+    return np.logaddexp(0, -y * model.decision_function(X)).mean()
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(selector_module).attempted > 0
+    assert doctest.testmod(selector_module).failed == 0
+
+
+# Nested sets, ties, threads ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("n_start", "batch"), [(None, 1), (6, 1), (6, 7), (1, 90)])
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("share", [0.5, 0.02])
+def test_a_prefix_is_the_smaller_coreset(score, n_start, batch, robust, share):
+    X, y = two_classes(share=share)
+    options = dict(score=score, n_start=n_start, batch=batch, robust=robust, random_state=3)
+    largest = BilevelCoreset(size=100, **options).fit(X, y).indices_
+    for size in (2, 4, 6, 13, 50, 75):
+        assert (BilevelCoreset(size=size, **options).fit(X, y).indices_ == largest[:size]).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("options", [{}, {"n_start": 1}, {"score": "linear"}], ids=str)
+def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, options):
+    X, y = two_classes(share=0.01)
+    chosen = BilevelCoreset(size=5, random_state=seed, **options).fit(X, y).indices_
+    assert set(y[chosen[:2]]) == {-1, 1}
+
+
+def test_among_equal_rows_the_smallest_index_is_chosen():
+    X, y = two_classes(n=60)
+    repeated = np.tile(np.arange(60), 12)  # 12 copies of every row, more than the quadratic rule's 256 candidates
+    for score in SCORES:
+        chosen = BilevelCoreset(size=20, score=score, n_start=2, random_state=0).fit(X[repeated], y[repeated]).indices_
+        for step in range(2, 20):
+            taken, row = set(chosen[:step].tolist()), chosen[step]
+            copies = [i for i in range(row % 60, row, 60) if i not in taken]
+            assert not copies, f"{row} was chosen before its copies {copies}"
+
+
+PRINT_CORESETS = """
+import numpy as np
+from handful import BilevelCoreset, Logistic
+rng = np.random.default_rng(0)
+X = rng.normal(size=(9000, 40)).astype(np.float32)
+y = np.sign(X[:, 0] + rng.normal(size=9000))
+for weighting in ("binary", "optimised"):
+    coreset = BilevelCoreset(Logistic(), size=60, weighting=weighting, random_state=0).fit(X, y)
+    print(coreset.indices_.tolist(), coreset.weights_.tobytes().hex())
+"""
+
+
+def test_the_number_of_threads_changes_nothing():
+    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PRINT_CORESETS],
+            env=os.environ | dict.fromkeys(names, threads),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2")
+    ]
+    assert outputs[0].count("\n") == 2
+    assert outputs[0] == outputs[1]
+
+
+def test_the_same_seed_gives_the_same_coreset_and_another_seed_another():
+    X, y = two_classes()
+    fits = [BilevelCoreset(size=20, random_state=seed).fit(X, y).indices_.tolist() for seed in (0, 0, 1)]
+    assert fits[0] == fits[1] != fits[2]
+
+
+# Weights -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("problem", [Logistic(0.01), LeastSquares(0.01)], ids=str)
+def test_weights_add_up_to_the_data_sets_weight_and_absent_rows_stay_absent(weighting, robust, problem):
+    X, y = two_classes()
+    u = np.random.default_rng(1).exponential(size=len(y)) * (np.arange(len(y)) % 3 > 0)
+    chosen = BilevelCoreset(problem, size=25, weighting=weighting, robust=robust, random_state=0).fit(X, y, u)
+    assert len(set(chosen.indices_)) == 25
+    assert (u[chosen.indices_] > 0).all()
+    assert chosen.weights_.min() >= 0
+    assert chosen.weights_.sum() == pytest.approx(u.sum(), rel=1e-12)
+    if weighting == "binary":
+        np.testing.assert_allclose(chosen.weights_, u.sum() / 25)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_unit_of_sample_weight_changes_no_selection(unit, dtype):
+    X, y = two_classes()
+    u = np.random.default_rng(1).exponential(size=len(y))
+    fits = [BilevelCoreset(size=20, random_state=0).fit(X.astype(dtype), y, w) for w in (u, unit * u)]
+    assert (fits[0].indices_ == fits[1].indices_).all()
+    np.testing.assert_allclose(fits[1].weights_, unit * fits[0].weights_)
+
+
+def test_weights_of_one_are_no_weights():
+    X, y = two_classes()
+    fits = [BilevelCoreset(size=20, random_state=0).fit(X, y, u).indices_ for u in (None, np.ones(len(y)))]
+    assert (fits[0] == fits[1]).all()
+
+
+# What it is for ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_coreset_trains_better_than_random_points(score, seed):
+    X, y = two_classes(n=2000, seed=seed)
+    fit = BilevelCoreset(Logistic(0.01), size=40, score=score, random_state=seed).fit(X, y)
+    chance = [refit_loss(X, y, UniformCoreset(40, random_state=s).fit(X), 0.01) for s in range(10)]
+    assert refit_loss(X, y, fit, 0.01) < min(chance)
+
+
+@pytest.mark.parametrize("weighting", ["optimised", "corrective"])
+def test_an_optimised_coreset_reaches_the_loss_of_training_on_all_the_data(weighting):
+    X, y = two_classes(n=2000)
+    fit = BilevelCoreset(Logistic(0.01), size=40, weighting=weighting, random_state=0).fit(X, y)
+    full = UniformCoreset(2000).fit(X)
+    assert refit_loss(X, y, fit, 0.01) <= refit_loss(X, y, full, 0.01) + 1e-3
+
+
+def test_a_robust_coreset_suffers_less_from_another_trainer():
+    # of the linear rule, whose gradients are exact: the quadratic one predicts badly for a tenth of the penalty
+    gaps = []
+    for seed in range(3):
+        X, y = two_classes(n=2000, seed=seed, share=0.3)
+        options = dict(size=60, score="linear", random_state=seed)
+        fits = [BilevelCoreset(Logistic(0.01), robust=robust, **options).fit(X, y) for robust in (False, True)]
+        worst = [max(refit_loss(X, y, fit, l2) for l2 in (0.001, 0.1)) for fit in fits]
+        gaps.append(worst[0] - worst[1])
+    assert min(gaps) > 0
+
+
+# Layouts and hard data -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"score": "linear"}, {"weighting": "optimised"}, {"robust": True}], ids=str)
+def test_layouts_and_labels_change_no_selection(options):
+    X, y = two_classes()
+    X[X < 0.3] = 0
+    fit = BilevelCoreset(size=20, random_state=0, **options)
+    expected = fit.fit(X, y).coreset_
+    for other in (np.asfortranarray(X), sparse.csr_matrix(X), sparse.csc_array(X), X.tolist()):
+        assert (fit.fit(other, y).indices_ == expected.indices).all()
+        np.testing.assert_allclose(fit.weights_, expected.weights, rtol=1e-6, atol=1e-6)
+    for labels in (np.where(y > 0, "spam", "ham"), y > 0, np.where(y > 0, 8.0, 7.0)):
+        assert (fit.fit(X, labels).indices_ == expected.indices).all()
+
+
+def test_float32_selects_as_well_as_float64():
+    X, y = two_classes(n=2000)
+    losses = [
+        refit_loss(X, y, BilevelCoreset(Logistic(0.01), size=50, random_state=0).fit(X.astype(dtype), y), 0.01)
+        for dtype in (np.float32, np.float64)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+def test_a_separable_set():
+    X, y = two_classes()
+    X[:, 0] += 20 * y
+    fit = BilevelCoreset(Logistic(1e-4), size=10, random_state=0).fit(X, y)
+    X_small, y_small, w = fit.take(X, y)
+    assert LogisticRegression(C=1 / (1e-4 * 400)).fit(X_small, y_small, sample_weight=w).score(X, y) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_data_far_from_the_origin(dtype):
+    # the offset is in the span of the free intercept; 1e4 leaves float32 three digits of the features
+    X, y = two_classes(n=1000)
+    shifted = (X + (1e6 if dtype is np.float64 else 1e4)).astype(dtype)
+    fit = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(shifted, y)
+    near = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(X, y)
+    losses = [refit_loss(X, y, coreset, 0.01) for coreset in (fit, near)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_duplicated_rows_and_constant_features(weighting):
+    X = np.column_stack([np.ones((40, 2)), np.zeros(40)])
+    y = np.arange(40) % 2
+    for labels in (y, np.arange(40) < 3):
+        fit = BilevelCoreset(size=8, weighting=weighting, random_state=0).fit(X, labels)
+        assert len(set(fit.indices_)) == 8
+        assert fit.weights_.sum() == pytest.approx(40)
+
+
+# Interruption, progress, options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize(
+    ("method", "calls"), [("solve", 1), ("solve", 30), ("linear_scores", 9), ("add", 12), ("outer_loss", 7)]
+)
+def test_an_interrupted_selection_keeps_its_points(weighting, robust, method, calls, monkeypatch):
+    X, y = two_classes()
+    original, left = getattr(LinearSelection, method), [calls]
+
+    def interrupted(self, *args, **kwargs):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(LinearSelection, method, interrupted)
+    fit = BilevelCoreset(size=30, weighting=weighting, robust=robust, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit.fit(X, y)
+    if left[0] > 0:  # a binary coreset solves 28 times and asks for no outer loss
+        assert weighting == "binary"
+        assert (method, calls) in {("outer_loss", 7), ("solve", 30)}
+        assert not caught
+        return
+    assert len(caught) == 1
+    assert f"interrupted after {len(fit.indices_)} of 30 points" in str(caught[0].message)
+    assert 2 <= len(set(fit.indices_)) == len(fit.indices_) == len(fit.weights_) <= 30
+    assert fit.weights_.min() >= 0
+    assert fit.weights_.sum() == pytest.approx(400)
+    assert set(y[fit.indices_]) == {-1, 1}
+    monkeypatch.undo()
+    whole = BilevelCoreset(size=30, weighting=weighting, robust=robust, random_state=0).fit(X, y).indices_
+    if weighting == "binary":
+        assert (whole[: len(fit.indices_)] == fit.indices_).all()
+
+
+def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
+    X, y = two_classes()
+    BilevelCoreset(size=12).fit(X, y)
+    assert capsys.readouterr() == ("", "")
+    BilevelCoreset(size=12, verbose=True).fit(X, y)
+    out, err = capsys.readouterr()
+    assert not out
+    assert "12/12" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(score="cubic"), r"score must be one of .*'linear'.*got 'cubic'"),
+        (dict(weighting=None), r"weighting must be one of .*got None"),
+        (dict(strategy="backward"), r"strategy must be one of .*got 'backward'"),
+        (dict(batch=0), r"batch must be a positive integer, got 0"),
+        (dict(batch=1.5), r"batch must be a positive integer, got 1\.5"),
+        (dict(n_start=0), r"n_start must be a positive integer, got 0"),
+        (dict(problem="logistic"), r"problem must be a Logistic or a LeastSquares, got 'logistic'"),
+        (dict(problem=Logistic), r"problem must be a Logistic or a LeastSquares, got <class"),
+        (dict(problem=Logistic(0.0)), r"l2 must be a positive finite number, got l2=0\.0"),
+        (dict(problem=Logistic(-1)), r"l2 must be a positive finite number, got l2=-1"),
+        (dict(problem=Logistic(np.nan)), r"l2 must be a positive finite number, got l2=nan"),
+        (dict(problem=Logistic("1")), r"l2 must be a positive finite number, got l2='1'"),
+        (dict(size=1), r"size must be at least 2, one point of each class, got size=1"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_bad_option_is_named(options, message):
+    X, y = two_classes()
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(**{"size": 10} | options).fit(X, y)
+
+
+def test_one_class_left_by_the_weights_is_named():
+    X, y = two_classes()
+    with pytest.raises(ValueError, match="same label: two classes are needed"):
+        BilevelCoreset(size=5).fit(X, y, sample_weight=(y > 0).astype(float))
