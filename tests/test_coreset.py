@@ -1,0 +1,286 @@
+"""Coreset, the checks that all selectors share, torch subsets and CoresetEstimator."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Logistic, Selector, UniformCoreset
+from handful.coreset import as_generator, check_magnitude, check_sample_weight
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+CORESET = Coreset(np.array([5, 0, 5, 3]), np.array([1.0, 2.0, 3.0, 4.0]))
+
+# Coreset -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        np.asarray,
+        np.asfortranarray,
+        sparse.csr_matrix,
+        sparse.coo_array,
+        pd.DataFrame,
+        torch.tensor,
+        lambda X: X.tolist(),
+    ],
+    ids=["array", "fortran", "csr", "coo", "frame", "tensor", "list"],
+)
+def test_take_gives_the_rows_in_order_with_repetition(container):
+    X = np.arange(12.0).reshape(6, 2)
+    rows, y, nothing, weights = CORESET.take(container(X), container(X[:, :1]), None)
+    assert nothing is None
+    assert weights is CORESET.weights
+    if not isinstance(container(X), list):
+        assert type(rows) is type(container(X)) or sparse.issparse(rows)
+    for taken, whole in ((rows, X), (y, X[:, :1])):
+        dense = taken.toarray() if sparse.issparse(taken) else np.asarray(taken)
+        np.testing.assert_array_equal(dense, whole[[5, 0, 5, 3]])
+
+
+def test_take_goes_by_position_in_frames_with_an_index_of_their_own():
+    frame = pd.DataFrame({"a": range(6), "b": list("uvwxyz")}, index=[10, 5, 0, 3, 8, 9])
+    rows, labels, _ = CORESET.take(frame, frame["b"])
+    assert rows["a"].tolist() == [5, 0, 5, 3]
+    assert labels.tolist() == list("zuzx")
+    assert list(rows.columns) == ["a", "b"]
+
+
+def test_a_coreset_needs_one_weight_an_index():
+    assert len(CORESET) == 4
+    for indices, weights in [([1, 2], [1.0]), ([[1]], [[1.0]]), ([], 1.0)]:
+        with pytest.raises(ValueError, match=r"one weight per index: got indices of shape .* weights of shape"):
+            Coreset(np.array(indices), np.array(weights))
+
+
+def test_an_unfitted_selector_has_no_coreset():
+    for ask in (lambda s: s.coreset_, lambda s: s.take(np.ones((3, 1))), lambda s: s.subset([1, 2])):
+        with pytest.raises(NotFittedError):
+            ask(UniformCoreset(2))
+
+
+# Torch subsets -------------------------------------------------------------------------------------------------------
+
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return torch.full((2, 2), float(i))
+
+
+def test_a_subset_yields_items_with_their_weights():
+    X, y = torch.arange(12.0).reshape(6, 2), torch.arange(6)
+    subset = CORESET.subset(TensorDataset(X, y))
+    assert len(subset) == 4
+    batches = list(DataLoader(subset, batch_size=3))
+    rows, labels, weights = (torch.cat(parts) for parts in zip(*batches))
+    assert rows.tolist() == X[[5, 0, 5, 3]].tolist()
+    assert labels.tolist() == [5, 0, 5, 3]
+    assert weights.tolist() == [1, 2, 3, 4]
+    assert weights.dtype == torch.float32
+    picture, weight = CORESET.subset(Pictures())[3]
+    assert (picture == 3).all()
+    assert weight == 4
+
+
+def test_a_shuffled_loader_keeps_items_and_weights_together():
+    fit = UniformCoreset(20, random_state=0).fit(np.zeros((50, 1)), sample_weight=np.arange(1, 51))
+    subset = fit.subset(TensorDataset(torch.arange(50)))
+    loader = DataLoader(subset, batch_size=7, shuffle=True, generator=torch.Generator().manual_seed(0))
+    seen = {int(i): float(w) for batch in loader for i, w in zip(*batch)}
+    assert seen == {int(i): pytest.approx(w, rel=1e-6) for i, w in zip(fit.indices_, fit.weights_)}
+
+
+def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
+    with pytest.raises(ValueError, match="the coreset holds row 5, but the data set has 3 items"):
+        CORESET.subset(TensorDataset(torch.zeros(3)))
+    with pytest.raises(TypeError, match="index a weighted subset with one integer"):
+        CORESET.subset(Pictures())[:2]
+
+
+# Shared checks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], r"shape \(3,\), one weight a row, got \(2,\)"),
+        ([[1], [2], [3]], r"shape \(3,\), one weight a row, got \(3, 1\)"),
+        ([1, -0.5, 1], "must not be negative, got -0.5 at row 1"),
+        ([0, 0, 0], "zero for all 3 rows"),
+        ([1, np.nan, 1], "sample_weight contains NaN"),
+        ([1, np.inf, 1], "sample_weight contains infinity"),
+        ([1e308, 1e308, 1], "finite sum of at least 2e-308, got inf"),
+        ([5e-324, 0, 0], "finite sum of at least 2e-308, got 4.94e-324"),
+    ],
+)
+def test_a_bad_sample_weight_is_named(weights, message):
+    with pytest.raises(ValueError, match=message):
+        check_sample_weight(weights, 3)
+
+
+def test_no_sample_weight_is_ones():
+    np.testing.assert_array_equal(check_sample_weight(None, 3), np.ones(3))
+    assert check_sample_weight([1, 2, 3], 3).dtype == np.float64
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 4e9), (np.float64, 1e77)])
+def test_values_up_to_the_limit_do_not_overflow_and_larger_ones_are_refused(dtype, limit):
+    values = np.array([0.9 * limit, -0.9 * limit], dtype=dtype)
+    check_magnitude(values, "X", dtype)
+    assert np.isfinite(values**4).all()
+    for sign in (1, -1):
+        with pytest.raises(ValueError, match=r"X must not have entries larger than [14]e\+.* got .* scale the data"):
+            check_magnitude(np.array([0, sign * 1.3 * limit], dtype=dtype), "X", dtype)
+
+
+def test_a_generator_comes_from_all_that_scikit_learn_takes():
+    draws = [as_generator(state).random() for state in (0, np.int64(0), np.random.default_rng(0))]
+    assert draws[0] == draws[1] == draws[2]
+    same = [as_generator(np.random.RandomState(0)).random() for _ in range(2)]
+    assert same[0] == same[1]
+    assert as_generator(None).random() != as_generator(None).random()
+    with pytest.raises(ValueError, match="seed"):
+        as_generator("zero")
+
+
+class Last(Selector):
+    """The last rows: the smallest selector there can be."""
+
+    def __init__(self, *, size=2, random_state=None):
+        self.size, self.random_state = size, random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        self.seen = X, y, sample_weight, rng
+        return range(len(X) - self.size, len(X)), np.ones(self.size)
+
+
+def test_a_subclass_gets_checked_input():
+    last = Last().fit([[1, 2], [3, 4], [5, 6]], sample_weight=[1, 0, 2])
+    X, y, sample_weight, rng = last.seen
+    assert X.dtype == sample_weight.dtype == np.float64
+    assert y is None
+    assert isinstance(rng, np.random.Generator)
+    assert last.indices_.tolist() == [1, 2]
+    assert last.indices_.dtype == np.intp
+    assert last.n_features_in_ == 2
+    assert Last().fit(np.ones((3, 1), dtype=np.float32)).seen[0].dtype == np.float32
+
+
+# CoresetEstimator ----------------------------------------------------------------------------------------------------
+
+
+def spam(n=300, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=n) > 0, "spam", "ham")
+
+
+def test_it_is_selection_then_training():
+    X, y = spam()
+    u = np.random.default_rng(1).exponential(size=300)
+    both = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression()).fit(X, y, sample_weight=u)
+    selector = BilevelCoreset(size=20, random_state=0).fit(X, y, sample_weight=u)
+    X_small, y_small, w = selector.take(X, y)
+    alone = LogisticRegression().fit(X_small, y_small, sample_weight=w)
+    np.testing.assert_array_equal(both.predict_proba(X), alone.predict_proba(X))
+    np.testing.assert_array_equal(both.decision_function(X), alone.decision_function(X))
+    np.testing.assert_array_equal(both.predict(X), alone.predict(X))
+    assert both.score(X, y) == alone.score(X, y) > 0.8
+    assert both.score(X, y, sample_weight=u) == alone.score(X, y, sample_weight=u)
+    assert both.classes_.tolist() == ["ham", "spam"]
+    assert both.n_features_in_ == 4
+    assert not hasattr(both, "transform")
+
+
+def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
+    # weights estimate sums over the full data: with all rows in, the fit is that on the full data
+    X, y = spam()
+    for selector in (UniformCoreset(300), KCenter(300), BilevelCoreset(Logistic(), size=300)):
+        small = CoresetEstimator(selector, LogisticRegression(C=0.3, tol=1e-10)).fit(X, y)
+        full = LogisticRegression(C=0.3, tol=1e-10).fit(X, y)
+        np.testing.assert_allclose(small.estimator_.coef_, full.coef_, rtol=1e-5)
+
+
+def test_grid_search_tunes_the_selector_its_problem_and_the_estimator():
+    X, y = spam()
+    pipeline = make_pipeline(
+        StandardScaler(), CoresetEstimator(BilevelCoreset(Logistic(), random_state=0), LogisticRegression())
+    )
+    grid = {
+        "coresetestimator__selector__size": [4, 30],
+        "coresetestimator__selector__problem__l2": [1e-3, 1e-1],
+        "coresetestimator__estimator__C": [0.1, 10.0],
+    }
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    assert len(search.cv_results_["params"]) == 8
+    assert len(set(search.cv_results_["mean_test_score"])) > 1
+    best = search.best_estimator_[-1]
+    assert search.best_params_["coresetestimator__estimator__C"] == best.estimator_.C
+    assert len(best.selector_.indices_) == search.best_params_["coresetestimator__selector__size"]
+    assert best.selector_.problem.l2 == search.best_params_["coresetestimator__selector__problem__l2"]
+    assert search.score(X, y) > 0.85
+
+
+def test_cloning_and_fitting_leave_the_parts_as_they_were():
+    X, y = spam()
+    selector, estimator = BilevelCoreset(size=10, random_state=0), LogisticRegression()
+    both = CoresetEstimator(selector, estimator).fit(X, y)
+    assert not hasattr(selector, "indices_")
+    assert not hasattr(estimator, "coef_")
+    again = clone(both)
+    assert not hasattr(again, "estimator_")
+    assert again.get_params()["selector__size"] == 10
+    np.testing.assert_array_equal(again.fit(X, y).estimator_.coef_, both.estimator_.coef_)
+
+
+def test_frames_keep_their_column_names():
+    X, y = spam()
+    frame, labels = pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=np.arange(300) + 1000)
+    both = CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()).fit(frame, labels)
+    assert both.estimator_.feature_names_in_.tolist() == list("abcd")
+    assert both.score(frame, labels) > 0.8
+    with pytest.raises(ValueError, match="feature names"):
+        both.predict(frame[list("dcba")])
+
+
+def test_regressors_clusterers_transformers_and_sparse_data():
+    X, _ = spam()
+    target = X @ np.arange(4.0) + 1
+    ridge = CoresetEstimator(BilevelCoreset(LeastSquares(1e-6), size=20, random_state=0), Ridge(1e-3))
+    assert cross_val_score(ridge, X, target, cv=3).min() > 0.99
+    clusters = CoresetEstimator(UniformCoreset(50, random_state=0), KMeans(3, random_state=0)).fit(X)
+    assert set(clusters.predict(X)) == {0, 1, 2}
+    assert clusters.transform(X).shape == (300, 3)
+    assert clusters.score(X) < 0
+    both = CoresetEstimator(BilevelCoreset(size=20, random_state=0), LogisticRegression())
+    X, y = spam()
+    np.testing.assert_allclose(
+        both.fit(sparse.csr_matrix(X), y).estimator_.coef_, both.fit(X, y).estimator_.coef_, rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("estimator", [KNeighborsClassifier(), PCA()])
+def test_an_estimator_that_would_drop_the_weights_is_refused(estimator):
+    X, y = spam()
+    with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight"):
+        CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
+
+
+def test_it_is_not_fitted_before_fit():
+    both = CoresetEstimator(UniformCoreset(10), LogisticRegression())
+    for ask in (both.predict, both.predict_proba, both.decision_function, both.score):
+        with pytest.raises(NotFittedError):
+            ask(np.ones((3, 2)))
