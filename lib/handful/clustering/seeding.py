@@ -1,0 +1,233 @@
+"""Seeding: k-means++ (plain and greedy) and AFK-MC2 on weighted rows, as products of large matrices.
+
+Both draw the candidates of many steps beforehand, so that their distances are one product of matrices; the steps then
+follow one another on what it gave. The law of the seeds is that of the textbook algorithm.
+"""
+
+import numpy as np
+from numba import njit
+
+from handful.clustering.distances import sq_norms
+
+PRODUCT_ENTRIES = 1 << 24  # of the distances from one block of candidates to all rows
+
+
+def sq_distances(A, B, sq_A, sq_B):
+    """Squared distances between the rows of `A` and of `B`, shape (a, b); what rounding cannot tell from 0 is 0."""
+    out = A @ B.T
+    _finish_distances(out, sq_A, sq_B, 4 * np.finfo(out.dtype).eps)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _finish_distances(products, sq_A, sq_B, tiny):
+    tiny = products.dtype.type(tiny)
+    two = products.dtype.type(2)
+    zero = products.dtype.type(0)
+    for i in range(products.shape[0]):
+        for j in range(products.shape[1]):
+            size = sq_A[i] + sq_B[j]
+            distance = size - two * products[i, j]
+            products[i, j] = distance if distance > tiny * size else zero
+
+
+def _centred(X, weights):
+    # About the weighted mean, so that the products do not cancel.
+    mean = (weights / weights.sum()) @ X
+    Y = np.ascontiguousarray(X - mean.astype(X.dtype))
+    return Y, sq_norms(Y)
+
+
+def _draw(cumulated, u):
+    # Indices with the probabilities whose cumulated sums are given, for uniform u: never one of probability 0.
+    found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
+    return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
+
+
+def _fill_up(chosen, n_clusters, weights, rng):
+    # No row is left at a distance from the chosen ones: every further one is as good as any other.
+    rest = np.setdiff1d(np.flatnonzero(weights), chosen)
+    more = rng.permutation(rest)[: n_clusters - len(chosen)]
+    repeats = rng.choice(chosen, n_clusters - len(chosen) - len(more))
+    return [*chosen, *more.tolist(), *repeats.tolist()]
+
+
+# k-means++ -----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, n_trials, chosen, n_chosen):
+    # Walk through the candidates, which were drawn by `stale` distances: one is kept with the chance closest / stale,
+    # which makes it a draw by the closest distances. Of every `n_trials` kept ones the best becomes a seed. Returns the
+    # number of seeds, with `closest` and `labels` brought up to date.
+    n = closest.size
+    kept = np.empty(n_trials, np.int64)
+    n_kept = 0
+    for k in range(candidates.size):
+        y = candidates[k]
+        if chances[k] * stale[y] >= closest[y]:
+            continue
+        kept[n_kept] = k
+        n_kept += 1
+        if n_kept < n_trials:
+            continue
+        best, best_cost = kept[0], np.inf
+        if n_trials > 1:
+            for t in range(n_trials):
+                row = distances[kept[t]]
+                cost = _cost(row, closest, weights)
+                if cost < best_cost:
+                    best, best_cost = kept[t], cost
+        row = distances[best]
+        for i in range(n):
+            if row[i] < closest[i]:
+                closest[i] = row[i]
+                labels[i] = n_chosen
+        closest[candidates[best]] = 0
+        labels[candidates[best]] = n_chosen
+        chosen[n_chosen] = candidates[best]
+        n_chosen += 1
+        n_kept = 0
+        if n_chosen == chosen.size:
+            break
+    return n_chosen
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nnan"})
+def _cost(row, closest, weights):
+    total = weights[0] * 0
+    for i in range(row.size):
+        total += weights[i] * min(row[i], closest[i])
+    return total
+
+
+def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
+    """Seeds by k-means++: each drawn with probability proportional to its squared distance from those before it.
+
+    Arthur and Vassilvitskii (2007). With `n_trials` > 1 the greedy variant: of that many draws the one that lowers the
+    cost most.
+
+    Parameters
+    ----------
+    X : float array, shape (n, d)
+    n_clusters : int, C
+    sample_weight : shape (n,), non-negative, or None
+    n_trials : int, draws a seed; None takes 2 + log C, as scikit-learn does; 1 is the published algorithm
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    indices : int array, shape (C,); distinct unless C exceeds the number of rows of positive weight
+    labels : int array, shape (n,), the nearest seed of each row
+    n_distances : int, distances that were computed
+    """
+    n = len(X)
+    weights = np.ones(n) if sample_weight is None else sample_weight
+    n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
+    Y, sq = _centred(X, weights)
+    small_weights = (weights / weights.max()).astype(X.dtype)
+    chosen = np.empty(n_clusters, np.int64)
+    chosen[0] = _draw(np.cumsum(weights), rng.random())
+    first = chosen[:1]
+    closest = sq_distances(Y[first], Y, sq[first], sq)[0]
+    closest[first] = 0
+    labels = np.zeros(n, np.intp)
+    n_chosen, n_distances = 1, n
+    limit = max(n_trials, PRODUCT_ENTRIES // n)
+    while n_chosen < n_clusters:
+        stale = closest.copy()
+        cumulated = np.cumsum(weights * stale)
+        if not cumulated[-1] > 0:
+            return np.array(_fill_up(chosen[:n_chosen].tolist(), n_clusters, weights, rng)), labels, n_distances
+        # Early seeds change the distances most: short blocks, or most candidates would be drawn in vain.
+        steps = min(1 + n_chosen // 8, n_clusters - n_chosen)
+        candidates = _draw(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
+        distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
+        chances = rng.random(len(candidates))
+        n_distances += distances.size
+        n_chosen = _greedy_steps(
+            distances, candidates, chances, small_weights, closest, stale, labels, n_trials, chosen, n_chosen
+        )
+    return chosen, labels, n_distances
+
+
+# AFK-MC2 -------------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state):
+    # The chains of a block one after the other; `to_chosen` is each candidate's distance to the seeds before the block
+    # and follows the seeds of the block through the distances `among` the candidates.
+    n_chains, length = candidates.shape
+    for chain in range(n_chains):
+        at = chain * length
+        key = -1.0
+        for k in range(length):
+            y = candidates[chain, k]
+            ratio = weights[y] * to_chosen[chain * length + k] / proposal[y]
+            if k == 0 or key == 0.0 or ratio > uniforms[chain, k] * key:
+                at, key = chain * length + k, ratio
+        state[chain] = at
+        for j in range((chain + 1) * length, to_chosen.size):
+            to_chosen[j] = min(to_chosen[j], among[at, j])
+
+
+def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None):
+    """Seeds by AFK-MC2: k-means++ approximated by short Markov chains, in a time that n hardly enters.
+
+    Bachem, Lucic, Hassani and Krause (2016), on weighted rows. The proposal does not depend on the seeds, so that all
+    candidates are drawn beforehand and the chains of a block of seeds share two products of matrices; the seeds do not
+    depend on the size of the block but for rounding.
+
+    Parameters
+    ----------
+    X : float array, shape (n, d)
+    n_clusters : int, C
+    chain_length : int, m, candidates a seed, the first of them unconditional
+    sample_weight : shape (n,), non-negative, or None
+    rng : numpy.random.Generator
+    block : int, seeds a block; None lets the candidates of a block fill half a megabyte with their distances
+
+    Returns
+    -------
+    indices : int array, shape (C,); a row may come twice where rows are few or equal
+    n_distances : int, distances that were computed
+    """
+    n = len(X)
+    weights = np.ones(n) if sample_weight is None else sample_weight
+    Y, sq = _centred(X, weights)
+    seeds = np.empty(n_clusters, np.intp)
+    seeds[0] = _draw(np.cumsum(weights), rng.random())
+    first = seeds[:1]
+    gained = weights * sq_distances(Y[first], Y, sq[first], sq)[0]
+    total = gained.sum()
+    proposal = 0.5 * weights / weights.sum() + (0.5 * gained / total if total > 0 else 0.0)
+    shape = (n_clusters - 1, chain_length)
+    candidates, uniforms = _draw(np.cumsum(proposal), rng.random(shape)), rng.random(shape)
+    chains = max(1, 512 // chain_length) if block is None else block
+    n_distances = n
+    for start in range(0, n_clusters - 1, chains):
+        mine = candidates[start : start + chains]
+        rows = mine.ravel()
+        before = seeds[: start + 1]
+        to_chosen = _closest(Y, sq, rows, before)
+        among = _between(Y, sq, rows, rows)
+        state = np.empty(len(mine), np.intp)
+        _run_chains(to_chosen, among, mine, proposal, weights, uniforms[start : start + chains], state)
+        seeds[start + 1 : start + 1 + len(mine)] = rows[state]
+        n_distances += rows.size * (before.size + rows.size // 2)
+    return seeds, n_distances
+
+
+def _between(Y, sq, a, b):
+    distances = sq_distances(Y[a], Y[b], sq[a], sq[b])
+    distances[a[:, None] == b] = 0  # a row is at no distance from itself, whatever rounding says
+    return distances
+
+
+def _closest(Y, sq, rows, seeds, step=2048):
+    closest = np.full(len(rows), np.inf, Y.dtype)
+    for start in range(0, len(seeds), step):
+        part = _between(Y, sq, rows, seeds[start : start + step])
+        np.minimum(closest, part.min(axis=1), out=closest)
+    return closest

@@ -1,0 +1,179 @@
+"""Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of any size."""
+
+import numpy as np
+from numba import njit
+
+from handful.coreset import Selector
+
+BLOCK = 4096  # rows whose statistics are kept together
+CHUNK = 16 * BLOCK  # rows read at a time
+N_PIVOT = 256  # rows whose mean serves as the pivot
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _sq_dist(x, v):
+    total = 0.0
+    for j in range(v.size):
+        total += (x[j] - v[j]) ** 2
+    return total
+
+
+@njit(cache=True, nogil=True)
+def add_statistics(X, u, pivot, start, mass, sums, squares):
+    """Add rows to the statistics of their blocks: all that the sampling probabilities need of the data.
+
+    Row i of `X` is row ``start + i`` of the data and belongs to block ``(start + i) // BLOCK``. Rows are added one
+    after the other, so the result is bitwise the same however the data were cut into chunks; statistics of chunks
+    that were made apart can be added up.
+
+    Parameters
+    ----------
+    X : array, shape (n, d), any float type
+    u : float64 array, shape (n,), weights of the rows
+    pivot : float64 array, shape (d,), a point amid the data, so that sums of squares about it do not cancel
+    start : int
+    mass : float64 array, shape (n_blocks,), sum of u; all three are changed in place
+    sums : float64 array, shape (n_blocks, d), sum of u (x - pivot)
+    squares : float64 array, shape (n_blocks,), sum of u |x - pivot|^2
+    """
+    for i in range(X.shape[0]):
+        b = (start + i) // BLOCK
+        mass[b] += u[i]
+        for j in range(pivot.size):
+            sums[b, j] += u[i] * (X[i, j] - pivot[j])
+        squares[b] += u[i] * _sq_dist(X[i], pivot)
+
+
+def block_shares(mass, sums, squares):
+    """The mean, and the probability of each block, from its statistics.
+
+    Parameters
+    ----------
+    mass, sums, squares : what `add_statistics` has gathered
+
+    Returns
+    -------
+    offset : array, shape (d,), the weighted mean minus the pivot
+    scatter : float, the weighted sum of squared distances to the mean; 0 where it is too small to divide by
+    shares : array, shape (n_blocks,), adding up to 1 but for rounding
+    """
+    total = mass.sum()
+    offset = sums.sum(axis=0) / total
+    about_mean = np.maximum(squares - 2 * (sums @ offset) + mass * (offset @ offset), 0.0)
+    scatter = about_mean.sum()
+    if scatter < 1 / np.finfo(np.float64).max:
+        return offset, 0.0, mass / total
+    return offset, scatter, 0.5 * mass / total + 0.5 * about_mean / scatter
+
+
+@njit(cache=True, nogil=True)
+def _draw_in_block(X, u, centre, mass_rate, scatter_rate, position):
+    # Ascending positions in [0, 1) along the block's cumulated probabilities -> the rows, each with its share of the
+    # block.
+    q = np.empty(X.shape[0])
+    total = 0.0
+    for i in range(X.shape[0]):
+        q[i] = u[i] * (mass_rate + scatter_rate * _sq_dist(X[i], centre)) if u[i] > 0.0 else 0.0
+        total += q[i]
+    rows = np.empty(position.size, np.int64)
+    share = np.empty(position.size)
+    i, cumulated = -1, 0.0
+    last = -1  # of positive probability: where rounding carries a position past the end
+    for k in range(position.size):
+        target = position[k] * total
+        while i < X.shape[0] - 1 and (i < 0 or cumulated <= target):
+            i += 1
+            cumulated += q[i]
+            if q[i] > 0.0:
+                last = i
+        rows[k] = last
+        share[k] = q[last] / total
+    return rows, share
+
+
+def lightweight_coreset(X, size, *, rng, sample_weight=None):
+    """Sample a lightweight coreset: `size` weighted draws from the rows of `X`.
+
+    Mixes uniform sampling with sampling by squared distance to the mean (Bachem, Lucic and Krause 2018, Algorithm 1):
+    ``q = 1/2 u / sum(u) + 1/2 u |x - mean|^2 / scatter``. Every k-means cost is estimated without bias. Rows are read
+    in chunks, twice, the second time only blocks from which something was drawn; nothing of length n is kept but
+    `sample_weight`. The result depends on the seed alone.
+
+    Parameters
+    ----------
+    X : array or memory map, shape (n, d), finite
+    size : int, number of draws; a row that is drawn repeatedly gets the sum of its weights
+    rng : numpy.random.Generator
+    sample_weight : float array, shape (n,), non-negative, or None
+
+    Returns
+    -------
+    indices : int array, shape (at most size,), ascending
+    weights : float array; the expectation of the sum of weights * cost is that of all rows
+    """
+    n, d = X.shape
+    n_blocks = -(-n // BLOCK)
+    scale = 1.0 if sample_weight is None else sample_weight.sum()  # weights near the largest float would overflow
+
+    def read(start, stop):
+        u = np.ones(stop - start) if sample_weight is None else sample_weight[start:stop] / scale
+        return np.ascontiguousarray(X[start:stop]), u
+
+    mass, sums, squares = np.zeros(n_blocks), np.zeros((n_blocks, d)), np.zeros(n_blocks)
+    pivot = np.mean(X[:: -(-n // N_PIVOT)], axis=0, dtype=np.float64)
+    for start in range(0, n, CHUNK):
+        rows, u = read(start, min(start + CHUNK, n))
+        add_statistics(rows, u, pivot, start, mass, sums, squares)
+    offset, scatter, shares = block_shares(mass, sums, squares)
+
+    edges = np.cumsum(shares)
+    edges /= edges[-1]
+    positions = np.sort(rng.random(size))
+    block_of = np.searchsorted(edges, positions, side="right")
+    drawn, first = np.unique(block_of, return_index=True)
+    rates = (0.5 / mass.sum(), 0.5 / scatter) if scatter else (1.0, 0.0)
+    indices, weights = [], []
+    for b, mine in zip(drawn, np.split(positions, first[1:])):
+        start = b * BLOCK
+        rows, u = read(start, min(start + BLOCK, n))
+        low = edges[b - 1] if b else 0.0
+        picked, share = _draw_in_block(rows, u, pivot + offset, *rates, (mine - low) / (edges[b] - low))
+        indices.append(start + picked)
+        # the probability as it was used, rounding and all: the estimate stays unbiased to the last digit
+        weights.append(u[picked] * scale / (size * share * (edges[b] - low)))
+    indices, slot = np.unique(np.concatenate(indices), return_inverse=True)
+    return indices, np.bincount(slot, weights=np.concatenate(weights))
+
+
+class LightweightCoreset(Selector):
+    """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et al. 2018).
+
+    Half of the draws go by weight alone, half by squared distance to the mean; two passes over the data.
+
+    Parameters
+    ----------
+    size : number of draws m, with repetition; a row drawn k times comes once, with k times the weight
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (at most m,), ascending
+    weights_ : shape (at most m,), sample_weight over the expected number of draws
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(10_000, 3))
+    >>> X_small, weights = LightweightCoreset(500, random_state=0).fit(X).take(X)
+    >>> bool(abs(weights @ (X_small**2).sum(axis=1) / (X**2).sum() - 1) < 0.05)
+    True
+    """
+
+    _repeats = True
+
+    def __init__(self, size=1000, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        return lightweight_coreset(X, self.size, rng=rng, sample_weight=sample_weight)
