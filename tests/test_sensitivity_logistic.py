@@ -1,0 +1,138 @@
+"""Sensitivity coresets for logistic regression."""
+
+import numpy as np
+import pytest
+from handful import LogisticSensitivity
+from handful.sensitivity.logistic import logistic_sensitivities
+from scipy.optimize import minimize
+from sklearn.cluster import kmeans_plusplus
+
+
+def signed(n=40, d=2, seed=0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    X, y = scale * rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    return np.column_stack([X, np.ones(n)]) * y[:, None], rng.exponential(size=n) + 0.05
+
+
+def naive_sensitivities(Z, weights, n_clusters, radius, rng):
+    # Lemma 3.1 of the paper, point by point; a point of weight w is w points of weight one
+    seed = int(rng.integers(np.iinfo(np.int32).max))
+    _, centres = kmeans_plusplus(Z, n_clusters, sample_weight=weights, random_state=seed, n_local_trials=1)
+    centres = np.unique(centres)
+    nearest = [np.argmin([np.sum((z - Z[c]) ** 2) for c in centres]) for z in Z]
+    bounds = []
+    for n, z in enumerate(Z):
+        total = weights[n]
+        for cluster in range(len(centres)):
+            others = [m for m in range(len(Z)) if nearest[m] == cluster and m != n]
+            if others:
+                mean = np.average(Z[others], axis=0, weights=weights[others])
+                total += weights[others].sum() * np.exp(-radius * np.linalg.norm(mean - z))
+        bounds.append(weights.sum() / total)
+    return np.array(bounds)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 12, 40])
+@pytest.mark.parametrize("radius", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sensitivities_are_the_lemmas_point_by_point(n_clusters, radius, weighted):
+    Z, weights = signed()
+    weights = weights if weighted else np.ones(len(Z))
+    fast = logistic_sensitivities(Z, weights, n_clusters, radius, rng=np.random.default_rng(1))
+    naive = naive_sensitivities(Z, weights, n_clusters, radius, np.random.default_rng(1))
+    np.testing.assert_allclose(fast, naive, rtol=1e-9)
+    assert (fast >= 1 - 1e-12).all()
+    assert (fast <= weights.sum() / weights + 1e-9).all()
+
+
+def largest_share(Z, weights, n, radius, rng):
+    # sup over |theta| <= radius of U loss_n / sum_m u_m loss_m, from several starts; the ball is an image of all space
+    def negative(t):
+        theta = radius * t / np.sqrt(1 + t @ t)
+        loss = np.logaddexp(0, -Z @ theta)
+        return -weights.sum() * loss[n] / (weights @ loss)
+
+    starts = [-3 * Z[n], *(10.0 ** rng.uniform(-1, 2, size=(4, 1)) * rng.normal(size=(4, Z.shape[1])))]
+    return max(-minimize(negative, start, method="Nelder-Mead").fun for start in starts)
+
+
+@pytest.mark.parametrize("radius", [0.3, 2.0, 10.0])
+@pytest.mark.parametrize("unit", [None, 1e-3, 1.0, 10.0])
+def test_sensitivities_bound_the_largest_share_of_the_loss(radius, unit):
+    Z, weights = signed(n=15)
+    weights = np.ones(15) if unit is None else unit * weights
+    rng = np.random.default_rng(0)
+    largest = np.array([largest_share(Z, weights, n, radius, rng) for n in range(15)])
+    for n_clusters in (1, 3, 15):
+        bound = logistic_sensitivities(Z, weights, n_clusters, radius, rng=rng)
+        assert (bound >= largest * (1 - 1e-9)).all()
+    if radius == 0.3:  # where all losses are nearly equal, so are the shares: the bound is no empty one
+        assert bound.max() < 3 * largest.max()
+
+
+def test_the_unit_of_the_weights_changes_no_sensitivity():
+    Z, weights = signed()
+    once, again = (
+        logistic_sensitivities(Z, w, 5, 1.0, rng=np.random.default_rng(0)) for w in (weights, 1e-6 * weights)
+    )
+    np.testing.assert_allclose(again, once, rtol=1e-9)
+
+
+def test_points_far_from_the_origin_have_sensitivities():
+    # two clouds, at plus and minus 1e6: distances within a cloud are rounding of those between
+    Z, _ = signed(n=2000, d=5)
+    Z[:, :-1] += 1e6 * Z[:, -1:]
+    bound = logistic_sensitivities(Z, np.ones(2000), 10, 100.0, rng=np.random.default_rng(0))
+    assert np.isfinite(bound).all()
+    assert (bound >= 1 - 1e-9).all()
+    assert (bound <= 2000 + 1e-6).all()
+
+
+@pytest.mark.parametrize("radius", [0.1, 3.0])
+def test_every_weighted_loss_is_estimated_without_bias(radius):
+    Z, u = signed(n=60)
+    X, y = Z[:, :-1] * Z[:, -1:], Z[:, -1]
+    u[::5] = 0
+    theta = np.array([1.0, -0.5, 0.3])
+    losses = np.logaddexp(0, -Z @ theta)
+    fits = [
+        LogisticSensitivity(15, n_clusters=3, radius=radius, random_state=seed).fit(X, y, sample_weight=u)
+        for seed in range(1500)
+    ]
+    assert all((u[fit.indices_] > 0).all() for fit in fits)
+    for values in (losses, np.ones(60)):
+        draws = [fit.weights_ @ values[fit.indices_] for fit in fits]
+        sem = np.std(draws, ddof=1) / np.sqrt(len(draws))
+        assert abs(np.mean(draws) - u @ values) < 4 * sem
+
+
+def test_a_point_alone_with_its_label_is_drawn_more_often():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) + 3
+    y = np.ones(200)
+    y[7] = -1
+    draws = LogisticSensitivity(4000, n_clusters=5, radius=1.0, random_state=0).fit(X, y).indices_
+    assert np.mean(draws == 7) > 10 / 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters must be a positive integer, got 0"),
+        ({"n_clusters": 2.0}, r"n_clusters must be a positive integer, got 2\.0"),
+        ({"radius": 0}, "radius must be a positive finite number, got 0"),
+        ({"radius": np.inf}, "radius must be a positive finite number, got inf"),
+        ({"radius": "1"}, "radius must be a positive finite number, got '1'"),
+        ({"radius": None}, "radius must be a positive finite number, got None"),
+    ],
+)
+def test_a_bad_option_is_named(options, message):
+    Z, _ = signed()
+    with pytest.raises(ValueError, match=message):
+        LogisticSensitivity(5, **options).fit(Z, np.sign(Z[:, -1]))
+
+
+def test_more_clusters_than_points_are_as_many_as_points():
+    Z, _ = signed(n=8)
+    fit = LogisticSensitivity(5, n_clusters=50, random_state=0).fit(Z[:, :-1], Z[:, -1])
+    assert np.isfinite(fit.weights_).all()
