@@ -217,6 +217,16 @@ def test_large_data_use_the_rough_solution_and_its_bound_holds(rng):
     assert 0.85 * best.objective_ < coreset.lower_bound_ <= best.objective_
 
 
+def test_mahalanobis_distances_are_those_of_the_definition(rng):
+    X = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 4)) + 3
+    u = rng.exponential(size=300)
+    centred = X - np.average(X, axis=0, weights=u)
+    inverse = np.linalg.inv((centred.T * u) @ centred / u.sum())
+    expected = [z @ inverse @ z for z in centred]
+    for columns in (design(X), design(sparse.csr_matrix(X))):
+        np.testing.assert_allclose(columns.sq_mahalanobis(u), expected, rtol=1e-3)
+
+
 def test_shifting_the_data_changes_nothing(cancer):
     X, y = cancer
     for score in ("tight", "mixture"):
