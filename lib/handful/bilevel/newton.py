@@ -53,7 +53,8 @@ def solve_inner(kind, A, y, c, penalty, theta, guess, tol, max_iter):
     A : float64, shape (s, p), row-major; y, c : shape (s,), targets and weights (they add up to 1)
     penalty : shape (p,)
     theta : shape (p,), where to start; it is overwritten by the solution
-    guess : shape (p,), another place to start, taken if the objective is lower there
+    guess : shape (p,), another place to start, taken if the objective is lower there; so is zero, since a start
+        where all probabilities are 0 or 1 has no curvature to follow
     tol : the largest entry of the gradient at which to stop, in units of the gradient at theta = 0 (where its terms
         cancel there, or vanish, what is left would be rounding: a millionth of the terms or of the first gradient)
 
@@ -68,18 +69,17 @@ def solve_inner(kind, A, y, c, penalty, theta, guess, tol, max_iter):
     pointwise(kind, np.zeros(s), y, loss, r, h)
     terms = np.dot(c * np.abs(r), np.abs(A)).max()
     unit = max(np.abs(np.dot(c * r, A)).max(), 1e-6 * terms, 1e-300)
-    z = np.dot(A, guess)
+    value = np.dot(c, loss)
+    start = np.zeros(p)
+    for place in (theta, guess):
+        pointwise(kind, np.dot(A, place), y, loss, r, h)
+        there = np.dot(c, loss) + 0.5 * np.dot(penalty, place * place)
+        if there < value:
+            value = there
+            start = place.copy()
+    theta[:] = start
+    z = np.dot(A, theta)
     pointwise(kind, z, y, loss, r, h)
-    value_at_guess = np.dot(c, loss) + 0.5 * np.dot(penalty, guess * guess)
-    z_start = np.dot(A, theta)
-    pointwise(kind, z_start, y, loss, r, h)
-    value = np.dot(c, loss) + 0.5 * np.dot(penalty, theta * theta)
-    if value_at_guess < value:
-        theta[:] = guess
-        value = value_at_guess
-        pointwise(kind, z, y, loss, r, h)
-    else:
-        z = z_start
     factor = np.empty((p, p))
     size = np.inf
     for iteration in range(max_iter + 1):

@@ -27,6 +27,8 @@ def simplex_quadratic(Q, b, start):
         solved = np.linalg.solve(block, np.column_stack([b[free], np.ones(free.sum())]))
         level = (1.0 - solved[:, 0].sum()) / solved[:, 1].sum()
         value = solved[:, 0] + level * solved[:, 1]
+        if not (np.isfinite(value).all() and value.any()):  # numerically singular: no better point is to be had
+            return start
         negative = value < 0
         if negative.any():
             rows = np.flatnonzero(free)
