@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 MAX_SEED = np.iinfo(np.int32).max
@@ -206,6 +207,30 @@ def check_size(size, n_available, n, *, repeats=False):
         raise ValueError(f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}.")
 
 
+def signed_labels(y, model):
+    """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
+
+    Parameters
+    ----------
+    y : labels of any kind, shape (n,)
+    model : str, what needs two classes, for the message: "an SVM"
+
+    Raises
+    ------
+    ValueError
+        unless there are exactly two classes.
+    """
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind.startswith("continuous"):
+        raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) != 2:
+        shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
+        few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
+        raise ValueError(f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
+    return classes, 2.0 * codes - 1.0
+
+
 def as_generator(random_state):
     """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
     if isinstance(random_state, np.random.Generator):
@@ -266,31 +291,37 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def n_features_in_(self):
+        """Number of features seen in `fit`."""
         check_is_fitted(self, "selector_")
         return self.selector_.n_features_in_
 
     @available_if(_estimator_has("predict"))
     def predict(self, X):
+        """What the fitted estimator predicts for the rows of `X`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(X)
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X):
+        """Class probabilities of the fitted estimator, shape (n, classes)."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X):
+        """Decision values of the fitted estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("transform"))
     def transform(self, X):
+        """`X` as the fitted estimator transforms it."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.transform(X)
 
     @available_if(_estimator_has("score"))
     def score(self, X, y=None, sample_weight=None):
+        """The fitted estimator's own score on (X, y)."""
         check_is_fitted(self, "estimator_")
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from handful.coreset import Coreset, as_generator
+from handful.coreset import Coreset, as_generator, signed_labels
 from handful.sensitivity.draws import multinomial_draw
 from handful.sensitivity.svm import SCORES, choose_clusters, sample_rows
 from handful.sensitivity.svm_partition import DenseRows, SparseRows
 from handful.streaming import Node, concatenate, reduce_nodes
-from handful.svm import LinearSVM, signed_labels
+from handful.svm import LinearSVM
 from handful.svm.kernels import feature_major
 
 
@@ -119,7 +119,7 @@ def svm_coreset(selector, X, y):
     chunks, run = _chunks(X, y), dask.delayed
     starts, n = _starts(chunks)
     first = dask.compute(*[run(_first)(c, selector.lam, selector.xi, n, seed, i) for i, c in enumerate(chunks)])
-    classes, _ = signed_labels(np.concatenate([list(f["samples"]) for f in first]))
+    classes, _ = signed_labels(np.concatenate([list(f["samples"]) for f in first]), "an SVM")
     constants = dict(total_weight=float(n), lam=selector.lam, opt=sum(f["bound"] for f in first))
     if not constants["opt"] > 0:
         raise ValueError(

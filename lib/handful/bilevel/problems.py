@@ -4,9 +4,10 @@ from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 
 from handful.bilevel.passes import LOGISTIC, SQUARED
+from handful.coreset import signed_labels
 
 
 class LinearProblem(BaseEstimator):
@@ -57,15 +58,7 @@ class Logistic(LinearProblem):
 
     def encode(self, y):
         """Labels as -1 and +1, in the order of `numpy.unique`; ValueError unless there are two of them."""
-        check_classification_targets(y)
-        classes, code = np.unique(y, return_inverse=True)
-        if len(classes) != 2:
-            one = "only one class" if len(classes) == 1 else f"{len(classes)} classes"
-            raise ValueError(
-                f"Logistic needs y with exactly 2 classes, got {one}: {', '.join(map(str, classes[:5]))}. "
-                "Only binary classification is supported."
-            )
-        return 2.0 * code - 1.0
+        return signed_labels(y, "logistic regression")[1]
 
 
 class LeastSquares(LinearProblem):

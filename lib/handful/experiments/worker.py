@@ -17,6 +17,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main():
+    """Execute the notebook of the job that stands, as JSON, in the first line of standard input."""
     stdin = open(0, "rb", buffering=0)  # noqa: SIM115 - open until the process ends
     job = json.loads(stdin.readline())
     threading.Thread(target=_end_with_runner, args=(stdin,), daemon=True).start()

@@ -7,8 +7,7 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
-from handful.bilevel.problems import Logistic
-from handful.coreset import MAX_SEED, Selector
+from handful.coreset import MAX_SEED, Selector, signed_labels
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -76,7 +75,7 @@ class LogisticSensitivity(Selector):
             raise ValueError(f"n_clusters must be a positive integer, got {self.n_clusters!r}.")
         if not (isinstance(self.radius, Real) and np.isfinite(self.radius) and self.radius > 0):
             raise ValueError(f"radius must be a positive finite number, got {self.radius!r}.")
-        sign = Logistic().encode(y)
+        sign = signed_labels(y, "logistic regression")[1]
         present = np.flatnonzero(sample_weight)
         Z = np.column_stack([X, np.ones(len(X))])[present] * sign[present, None]
         weights = sample_weight[present]

@@ -7,12 +7,11 @@ from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from handful.coreset import Coreset, Selector, as_generator, check_size
+from handful.coreset import Coreset, Selector, as_generator, check_size, signed_labels
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
 from handful.svm.kernels import DenseDesign, SparseDesign, feature_major
-from handful.svm.linear_svm import signed_labels
 from handful.svm.rough import rough_solution
 
 SCORES = {"tight": tight_bound, "paper": printed_bound, "mixture": tight_bound}
@@ -124,7 +123,7 @@ class SVMCoreset(Selector):
     def _select(self, X, y, sample_weight, rng):
         self._check_parameters()
         present = np.flatnonzero(sample_weight > 0)
-        self.classes_, signs = signed_labels(y[present])
+        self.classes_, signs = signed_labels(y[present], "an SVM")
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]

@@ -67,11 +67,13 @@ class SparseRows:
         return np.argmin((centres**2).sum(axis=1) - 2.0 * (self.X @ centres.T), axis=1)
 
     def means(self, labels, u, k):
+        """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
         member = sparse.csr_matrix((u, (labels, np.arange(self.n))), shape=(k, self.n))
         weight = np.bincount(labels, weights=u, minlength=k)
         return (member @ self.X).toarray() / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
 
     def distances(self, labels, centres):
+        """The distance of each row to the centre of its cluster, shape (n,)."""
         own = np.asarray(self.X.multiply(centres[labels]).sum(axis=1)).ravel()
         return np.sqrt(np.maximum(0.0, self.sq_norms - 2.0 * own + (centres**2).sum(axis=1)[labels]))
 

@@ -188,10 +188,12 @@ class SparseDesign:
         return _sparse_transposed_times(*self.arrays, v, self.d)
 
     def gram(self, D, v):
+        """As `DenseDesign.gram`."""
         upper, product = _sparse_gram(*self.arrays, D, v, self.d)
         return _symmetric(upper), product
 
     def sq_mahalanobis(self, u):
+        """As `DenseDesign.sq_mahalanobis`."""
         mean, T = _whitening(self, u)
         out = np.empty(self.n)
         for start in range(0, self.n, STRIP):

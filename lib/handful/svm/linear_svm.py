@@ -6,30 +6,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.coreset import check_sample_weight
+from handful.coreset import check_sample_weight, signed_labels
 from handful.svm.staged import solve
-
-
-def signed_labels(y):
-    """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
-
-    Raises
-    ------
-    ValueError
-        unless there are exactly two classes.
-    """
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind.startswith("continuous"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) != 2:
-        shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
-        few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
-        raise ValueError(f"{few}: an SVM needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
-    return classes, 2.0 * codes - 1.0
 
 
 def svm_objective(X, y, w, *, lam=1.0, sample_weight=None):
@@ -116,7 +96,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         present = sample_weight > 0
         if not present.all():
             X, y, sample_weight = X[present], y[present], sample_weight[present]
-        self.classes_, signs = signed_labels(y)
+        self.classes_, signs = signed_labels(y, "an SVM")
         start = None
         if warm is not None and warm.shape[1] == X.shape[1]:
             start = np.append(warm[0], self.intercept_)
