@@ -1,0 +1,264 @@
+"""Variational EM on weighted rows: the iterations of vc-GMM (Hirschberger, Forster and Lücke 2019, Algorithm 1)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from handful.clustering import vcgmm_kernels as kernels
+
+REORDER_AFTER = (2, 6)  # iterations: rows beside the rows of their cluster find its centre in the cache
+FLOOR_SHARE = 1e-3  # of the shared variance: a cluster of its own variance cannot shrink onto a point
+N_SHARED = 2  # first iterations of the isotropic model, as the authors' code does it
+
+
+@dataclass
+class Mixture:
+    """Isotropic Gaussian mixture in the coordinates in which it is fitted; rows padded with zeros.
+
+    Attributes
+    ----------
+    centers : array, shape (C, p)
+    variance : float64 array, shape (C,); all equal where the variance is shared
+    log_prior : float64 array, shape (C,)
+    neighbours : int32 array, shape (C, G), each cluster's neighbourhood, itself first
+    """
+
+    centers: np.ndarray
+    variance: np.ndarray
+    log_prior: np.ndarray
+    neighbours: np.ndarray
+
+    def copy(self):
+        return Mixture(*(a.copy() for a in (self.centers, self.variance, self.log_prior, self.neighbours)))
+
+
+@dataclass
+class Trace:
+    """What an optimisation did: bounds after each E-step, iterations, distances, points of each cluster."""
+
+    bounds: list = field(default_factory=list)
+    n_iter: int = 0
+    n_distances: int = 0
+    converged: bool = False
+    mass: np.ndarray | None = None
+
+
+def padded(rows):
+    """`rows` with zero columns up to a multiple of the kernels' width, C-contiguous."""
+    n, d = rows.shape
+    out = np.zeros((n, -(-d // kernels.LANES) * kernels.LANES), rows.dtype)
+    out[:, :d] = rows
+    return out
+
+
+def random_neighbours(n_clusters, width, rng):
+    """Each cluster first, then ``width - 1`` others, all distinct, int32 array of shape (C, width)."""
+    neighbours = np.empty((n_clusters, width), np.int32)
+    neighbours[:, 0] = np.arange(n_clusters)
+    if width == 1:
+        return neighbours
+    if 3 * width > n_clusters:
+        order = rng.permuted(np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1)), axis=1)
+        others = order[:, : width - 1]
+    else:
+        others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
+        while True:
+            ranked = np.sort(others, axis=1)
+            twice = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
+            if not len(twice):
+                break
+            others[twice] = rng.integers(n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32)
+    neighbours[:, 1:] = others + (others >= neighbours[:, :1])
+    return neighbours
+
+
+def random_sets(n, n_clusters, width, rng, *, first=None):
+    """The first K(n): `width` random clusters a point, after its cluster `first` where that is given.
+
+    A cluster may come twice; the search sets, which hold whole neighbourhoods, make them distinct.
+    """
+    sets = rng.integers(n_clusters, size=(n, width), dtype=np.int32)
+    if first is not None:
+        sets[:, 0] = first
+    return sets
+
+
+class VariationalEM:
+    """The weighted rows, their sets K(n), and the iterations on them.
+
+    Parameters
+    ----------
+    Y : array, shape (n, p), padded
+    weights : float64 array, shape (n,), positive
+    n_features : int, D, columns of Y that are not padding
+    K : int32 array, shape (n, C')
+    n_random : int, random clusters a search set
+    shared : bool, one variance and equal priors, as in the paper
+    key : int, for the random clusters
+    threads : kernels.Threads
+    floor : float, the least variance
+    """
+
+    def __init__(self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor):
+        self.Y, self.weights, self.K = Y, weights, K
+        self.n_features, self.n_random, self.shared = n_features, n_random, shared
+        self.key, self.threads, self.floor = np.uint64(key), threads, floor
+        self.total = weights.sum()
+        self.rows = np.arange(len(Y))  # where each row stood before the reordering
+        n, n_kept = K.shape
+        self.best = np.empty((n, n_kept), Y.dtype)
+        self.share, self.log_sum = np.empty((n, n_kept)), np.empty(n)
+        self.n_found = np.zeros(n, np.int32)
+        self.found = self.found_value = None
+        self.n_steps = 0
+
+    def run(self, mixture, *, tol, max_iter, paper_rule=False, relocate=True, trace=None, progress=None):
+        """Iterate until the bound settles; changes `mixture` in place.
+
+        Parameters
+        ----------
+        mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
+        tol : float; the least change of the bound a point and dimension or, with `paper_rule`, relative to the bound
+        max_iter : int, M-steps at most
+        relocate : bool, move clusters without weight to the worst-fitted points
+        trace : Trace to go on with, or None
+        progress : called after every E-step, or None
+
+        Returns
+        -------
+        Trace; its last bound is that of the mixture as it is left
+        """
+        trace = trace or Trace()
+        trace.converged = False
+        previous = None
+        for n_iter in range(max_iter + 1):
+            bound = self._e_step(mixture, trace)
+            trace.bounds.append(bound)
+            if progress:
+                progress(bound)
+            if previous is not None:
+                unit = abs(previous) if paper_rule else self.total * self.n_features
+                trace.converged = abs(bound - previous) <= tol * unit
+            if trace.converged or n_iter == max_iter:
+                break
+            previous = bound
+            self._m_step(mixture, trace, relocate)
+            trace.n_iter += 1
+            self.n_steps += 1
+            if self.n_steps in REORDER_AFTER:
+                self._reorder()
+        trace.mass = self.masses(len(mixture.centers))
+        return trace
+
+    def _e_step(self, mixture, trace):
+        n, n_kept = self.K.shape
+        n_clusters, width = mixture.neighbours.shape
+        if self.found is None:
+            shape = (n, min(n_kept * width, n_clusters) + self.n_random + 4)
+            self.found, self.found_value = np.empty(shape, np.int32), np.empty(shape, self.Y.dtype)
+        first = not mixture.variance[0] > 0
+        if first:
+            mixture.variance[:] = 1.0  # the order of the distances does not depend on it
+        offset, rate, constant = self._values(mixture)
+        self.threads.run(
+            kernels.e_step,
+            n,
+            self.Y,
+            mixture.centers,
+            offset,
+            rate,
+            self.K,
+            mixture.neighbours,
+            self.n_random,
+            self.key,
+            self.best,
+            self.found,
+            self.found_value,
+            self.n_found,
+        )
+        self.key += np.uint64(n * max(self.n_random, 1))
+        trace.n_distances += int(self.n_found.sum(dtype=np.int64))
+        if first:  # eq. (8)
+            nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
+            mixture.variance[:] = max(nearest, self.floor)
+            offset, rate, constant = self._values(mixture)
+        self.threads.run(kernels.responsibilities, n, offset, rate, self.K, self.best, self.share, self.log_sum)
+        return float((self.weights * self.log_sum).sum() - self.total * constant)
+
+    def _values(self, mixture):
+        # Minus the log joints as offset + rate * squared distance + a constant, which float32 need not hold.
+        log_volume = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance)
+        offset = log_volume - mixture.log_prior
+        constant = offset.min()
+        dtype = self.Y.dtype
+        return (offset - constant).astype(dtype), (0.5 / mixture.variance).astype(dtype), constant
+
+    def _m_step(self, mixture, trace, relocate):
+        n_clusters, width = mixture.neighbours.shape
+        run = self.threads.run
+        firsts, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
+        if width > 1:
+            members = firsts // self.K.shape[1]
+            found = self.found, self.found_value, self.n_found
+            run(kernels.update_neighbours, n_clusters, *found, members, edges, mixture.neighbours)
+        entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
+        mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
+        run(
+            kernels.m_step,
+            n_clusters,
+            self.Y,
+            self.weights,
+            self.share,
+            self.best,
+            entries,
+            edges,
+            mixture.centers,
+            mass,
+            scatter,
+        )
+        self._set_variance(mixture, mass, scatter)
+        if relocate and not mass.all():
+            self._relocate(mixture, np.flatnonzero(mass == 0))
+
+    def _set_variance(self, mixture, mass, scatter):
+        shared = scatter.sum() / (self.n_features * self.total)
+        if self.shared or self.n_steps < N_SHARED:
+            mixture.variance[:] = max(shared, self.floor)
+            return
+        if self.n_steps == N_SHARED:  # fixed from here on, so that the bound keeps rising
+            self.floor = max(self.floor, FLOOR_SHARE * shared)
+        used = mass > 0
+        mixture.variance[used] = np.maximum(scatter[used] / (self.n_features * mass[used]), self.floor)
+        mixture.log_prior[:] = np.log(np.maximum(mass / self.total, np.finfo(np.float64).tiny))
+
+    def _relocate(self, mixture, empty):
+        # To the points that lie worst, one a cluster: nothing was lost where nothing was.
+        loss = self.weights * self.best[:, 0]
+        home = self.K[:, 0]
+        worst = np.lexsort((-loss, home))
+        worst = worst[np.r_[True, home[worst][1:] != home[worst][:-1]]]  # of each cluster
+        worst = worst[np.argsort(-loss[worst], kind="stable")][: len(empty)]
+        worst = worst[loss[worst] > 0]
+        for c, i in zip(empty, worst):
+            mixture.centers[c] = self.Y[i]
+            if self.K.shape[1] > 1:
+                self.K[i, -1] = c
+            self._introduce(mixture.neighbours, c, home[i])
+
+    @staticmethod
+    def _introduce(neighbours, c, home):
+        # Make cluster c a neighbour of `home` and give it the neighbours of that one.
+        if neighbours.shape[1] > 1 and c != home:
+            neighbours[c, 1:] = np.where(neighbours[home, 1:] == c, home, neighbours[home, 1:])
+            if home not in neighbours[c]:
+                neighbours[c, -1] = home
+            if c not in neighbours[home]:
+                neighbours[home, -1] = c
+
+    def masses(self, n_clusters):
+        """Weight of each cluster under the present responsibilities, shape (C,)."""
+        return np.bincount(self.K.ravel(), weights=(self.share * self.weights[:, None]).ravel(), minlength=n_clusters)
+
+    def _reorder(self):
+        order = np.argsort(self.K[:, 0], kind="stable")
+        self.rows, self.Y, self.weights, self.K = (a[order] for a in (self.rows, self.Y, self.weights, self.K))
