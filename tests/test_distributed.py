@@ -57,6 +57,13 @@ def test_a_bag_of_chunks_gives_what_the_array_gives(data):
     )
 
 
+def test_chunks_of_unknown_length_work(data):
+    X, y = dask_arrays(*data)
+    kept = y > -2  # all of them, which dask does not know
+    unknown = merge_reduce(UniformCoreset(), X.rechunk({1: -1})[kept], y[kept], size=50, random_state=0)
+    assert_same(unknown, merge_reduce(UniformCoreset(), X, y, size=50, random_state=0))
+
+
 def test_algorithm_1_is_unbiased_and_its_probabilities_are_those_of_one_machine(data):
     X, y = data
     w = np.array([0.4, 0.1, 0.3, 0.2, 0.1])

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from handful.baselines import UniformCoreset
@@ -122,6 +124,21 @@ def test_a_memory_mapped_file_and_an_iterator_of_chunks_agree(rng, tmp_path):
         from_chunks.partial_fit(X_chunk, y_chunk)
     np.testing.assert_array_equal(from_file.indices_, from_chunks.indices_)
     assert not isinstance(from_file.root()[0], np.memmap)
+
+
+def test_a_file_larger_than_the_memory_allowed_passes_through(tmp_path):
+    """32 MB on disk, at most 2 MB of it in memory at a time."""
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", shape=(200_000, 20), dtype=np.float64)
+    X[:] = np.arange(20)
+    X.flush()
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    stream = MergeReduce(UniformCoreset(), size=200, leaf_size=1000, random_state=0).partial_fit(mapped[:2000])
+    tracemalloc.start()
+    stream.partial_fit(mapped[2000:])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert stream.n_seen_ == 200_000
+    assert peak < 2e6
 
 
 def test_a_stream_sorted_by_class_works(rng):

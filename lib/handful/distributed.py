@@ -168,9 +168,14 @@ def _chunks(X, y):
     blocks = X.to_delayed().ravel()
     if y is None:
         return [dask.delayed(_pair)(block, None) for block in blocks]
-    if y.shape[0] != X.shape[0]:
+    if np.isnan(X.shape[0]) or np.isnan(y.shape[0]):  # chunks of unknown length, as of a filtered frame
+        if len(y.chunks[0]) != len(blocks):
+            raise ValueError(f"y must be chunked like X, in {len(blocks)} chunks, got {len(y.chunks[0])}.")
+        labels = y.to_delayed().ravel()
+    elif y.shape[0] != X.shape[0]:
         raise ValueError(f"y must have one label a row, {X.shape[0]} of them, got shape {y.shape}.")
-    labels = y.rechunk({0: X.chunks[0]}).to_delayed().ravel()
+    else:
+        labels = y.rechunk({0: X.chunks[0]}).to_delayed().ravel()
     return [dask.delayed(_pair)(block, label) for block, label in zip(blocks, labels)]
 
 
