@@ -1,6 +1,7 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 from sklearn.utils import ClassifierTags
@@ -129,7 +130,7 @@ class BilevelCoreset(Selector):
         models = [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
         start = self._random_start(problem, data, rng)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with _threadpools().limit(limits=1, user_api="blas"):
             for model in models:
                 model.add(start)
             weights = self._grow(models)
@@ -192,7 +193,7 @@ class BilevelCoreset(Selector):
                     break
                 weights = optimise_weights(models, _with_newcomers(weights, len(lead)))
                 alive = weights > 0
-                if alive.all() or refills == 0:
+                if alive.all() or refills == 0 or not self._worth_refilling(models, int((~alive).sum())):
                     break
                 refills -= 1
                 for model in models:
@@ -209,6 +210,12 @@ class BilevelCoreset(Selector):
             bar.close()
         return weights
 
+    def _worth_refilling(self, models, n_dead):
+        # whether that many points like the best one would lower the outer loss by a thousandth
+        loss = sum(model.data.mean_loss() for model in models)
+        best = self._best(models, 1)
+        return n_dead * sum(model.predicted_gains(best, free_weights=True)[0] for model in models) > 1e-3 * loss
+
     def _best(self, models, count):
         # Rows of the largest summed score; ties go to the smaller index.
         total = models[0].linear_scores()
@@ -223,6 +230,12 @@ class BilevelCoreset(Selector):
             rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])
             gains = total[rows]
         return rows[np.argsort(-gains, kind="stable")[:count]]
+
+
+@cache
+def _threadpools():
+    # finding the loaded libraries takes as long as a small selection
+    return ThreadpoolController()
 
 
 def _with_newcomers(weights, s):
