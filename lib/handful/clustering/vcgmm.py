@@ -188,8 +188,9 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return ((rows - self._shift) / self._unit).astype(rows.dtype)
 
     def _variance_floor(self, Y):
+        # far above what rounding makes of a distance of 0, or the bound of points that are their own centres wavers
         eps = float(np.finfo(Y.dtype).eps)
-        return max(eps * eps * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
+        return max(eps**1.5 * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
 
     def _begin(self, rows, Y, counts, rng):
         # The first mixture, each row's first cluster (or None), and the distances that finding them took.

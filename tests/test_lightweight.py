@@ -1,0 +1,112 @@
+"""Lightweight coresets: the law of the draws, no bias, the same coreset however the data are cut."""
+
+import numpy as np
+import pytest
+from handful.sensitivity import lightweight
+from handful.sensitivity.lightweight import LightweightCoreset, add_statistics, block_shares, lightweight_coreset
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def textbook_probabilities(X, u):
+    mean = u @ X / u.sum()
+    sq_dist = ((X - mean) ** 2).sum(axis=1)
+    return 0.5 * u / u.sum() + 0.5 * u * sq_dist / (u @ sq_dist)
+
+
+def statistics(X, u, pivot, cuts):
+    n_blocks = -(-len(X) // lightweight.BLOCK)
+    state = np.zeros(n_blocks), np.zeros((n_blocks, X.shape[1])), np.zeros(n_blocks)
+    for start, stop in zip([0, *cuts], [*cuts, len(X)]):
+        add_statistics(np.ascontiguousarray(X[start:stop]), u[start:stop], pivot, start, *state)
+    return state
+
+
+def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng):
+    X = np.cumsum(rng.normal(size=(3 * lightweight.BLOCK + 17, 3)), axis=0)  # the first block is far from the mean
+    u = rng.exponential(size=len(X))
+    q = textbook_probabilities(X, u)
+    indices, weights = lightweight_coreset(X, 500, rng=rng, sample_weight=u)
+    draws = weights * 500 * q[indices] / u[indices]  # how often each row was drawn
+    np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)
+    assert np.rint(draws).sum() == 500
+
+
+def test_rows_are_drawn_as_often_as_their_probability_says(rng):
+    X, u = rng.normal(size=(7, 2)) ** 3, rng.exponential(size=7)
+    size = 200_000
+    indices, weights = lightweight_coreset(X, size, rng=rng, sample_weight=u)
+    q = textbook_probabilities(X, u)
+    counts = np.zeros(7)
+    counts[indices] = weights * size * q[indices] / u[indices]
+    assert (abs(counts - size * q) < 5 * np.sqrt(size * q * (1 - q))).all()
+
+
+def test_kmeans_cost_is_unbiased(rng):
+    X, centres = rng.normal(size=(300, 3)), rng.normal(size=(4, 3))
+    u = rng.exponential(size=300)
+    cost = ((X[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+    draws = [w @ cost[i] for i, w in (lightweight_coreset(X, 50, rng=rng, sample_weight=u) for _ in range(500))]
+    assert abs(np.mean(draws) - u @ cost) < 4 * np.std(draws) / np.sqrt(len(draws))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_statistics_are_bitwise_the_same_however_the_rows_are_cut(rng, dtype):
+    X = rng.normal(size=(9000, 5)).astype(dtype)
+    u, pivot = rng.exponential(size=9000), rng.normal(size=5)
+    whole = statistics(X, u, pivot, [])
+    for cuts in ([1, 2, 4095, 4097], sorted(rng.choice(9000, 20, replace=False).tolist())):
+        for a, b in zip(whole, statistics(X, u, pivot, cuts)):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_coreset_is_the_same_from_a_memory_map_a_view_and_other_chunks(rng, tmp_path, monkeypatch):
+    X = rng.normal(size=(20_000, 4)).astype(np.float32)
+    X.tofile(tmp_path / "rows")
+    mapped = np.memmap(tmp_path / "rows", dtype=np.float32, mode="r", shape=X.shape)
+    expected = lightweight_coreset(X, 300, rng=np.random.default_rng(5))
+    monkeypatch.setattr(lightweight, "CHUNK", 777)
+    for rows in (mapped, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
+        for a, b in zip(expected, lightweight_coreset(rows, 300, rng=np.random.default_rng(5))):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_statistics_of_chunks_made_apart_add_up(rng):
+    X, u = rng.normal(size=(8192, 3)) + 1e4, np.ones(8192)
+    pivot = X[0]
+    first = statistics(X[:5000], u[:5000], pivot, [])
+    rest = np.zeros(2), np.zeros((2, 3)), np.zeros(2)
+    add_statistics(X[5000:], u[5000:], pivot, 5000, *rest)
+    offset, scatter, shares = block_shares(*(a + b for a, b in zip(first, rest)))
+    np.testing.assert_allclose(pivot + offset, X.mean(axis=0), rtol=1e-12)
+    assert scatter == pytest.approx(((X - X.mean(axis=0)) ** 2).sum(), rel=1e-9)
+    q = textbook_probabilities(X, u)
+    np.testing.assert_allclose(shares, [q[:4096].sum(), q[4096:].sum()], rtol=1e-9)
+
+
+def test_weight_two_is_the_row_twice(rng):
+    X = rng.normal(size=(50, 2))
+    twice = np.ones(50)
+    twice[::3] = 2
+    i, w = lightweight_coreset(X, 100, rng=np.random.default_rng(1), sample_weight=twice)
+    rows = np.repeat(np.arange(50), twice.astype(int))
+    j, v = lightweight_coreset(X[rows], 100, rng=np.random.default_rng(1))
+    np.testing.assert_allclose(
+        np.bincount(i, weights=w, minlength=50), np.bincount(rows[j], weights=v, minlength=50), atol=1e-9
+    )
+
+
+def test_equal_rows_are_drawn_uniformly():
+    selector = LightweightCoreset(2000, random_state=0).fit(np.full((40, 2), 3.0))
+    draws = selector.weights_ * 2000 / 40
+    np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)
+    assert draws.max() < 50 + 5 * np.sqrt(50)
+
+
+def test_a_far_row_is_always_seen(rng):
+    X = rng.normal(size=(1000, 3))
+    X[7] = 1e30
+    assert 7 in LightweightCoreset(30, random_state=0).fit(X).indices_

@@ -1,0 +1,381 @@
+"""VCGMM against the textbook's loops, weighted EM of a mixture, and what must hold whatever the data."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from handful.clustering.distances import quantization_error
+from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
+from handful.clustering.vcgmm import VCGMM
+from handful.clustering.vcgmm_kernels import Threads
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+FULL = dict(compute_labels=False, tol=0.0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def blobs(rng, n=1500, d=6, k=30, dtype=np.float64):
+    means = rng.normal(size=(k, d)) * 4
+    return (means[rng.integers(k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
+
+
+def quietly(model, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*args, **kwargs)
+
+
+# Against the textbook
+
+
+def textbook_e_step(X, centers, K, G):
+    # Algorithm 2, with squared distances for eq. (31), as the authors' code has it
+    new_K, found = [], []
+    for x, clusters in zip(X, K):
+        search = sorted({g for c in clusters for g in G[c]})
+        distance = {c: ((x - centers[c]) ** 2).sum() for c in search}
+        new_K.append(sorted(search, key=distance.get)[: len(clusters)])
+        found.append(distance)
+    new_G = []
+    for c in range(len(centers)):
+        met = {}
+        for clusters, distance in zip(new_K, found):
+            if clusters[0] == c:
+                for other, value in distance.items():
+                    met.setdefault(other, []).append(value)
+        order = sorted((o for o in met if o != c), key=lambda o: np.mean(met[o]))
+        order += [g for g in G[c] if g != c and g not in order]
+        new_G.append([c, *order[: len(G[c]) - 1]])
+    return np.array(new_K), np.array(new_G)
+
+
+def textbook_m_step(X, u, centers, variance, K):
+    joint = np.full((len(X), len(centers)), -np.inf)
+    for n, clusters in enumerate(K):
+        joint[n, clusters] = -((X[n] - centers[clusters]) ** 2).sum(axis=1) / (2 * variance)
+    share = np.exp(joint - logsumexp(joint, axis=1, keepdims=True)) * u[:, None]
+    mass = share.sum(axis=0)
+    new = np.where(mass[:, None] > 0, share.T @ X / np.where(mass, mass, 1)[:, None], centers)
+    D = ((X[:, None] - new) ** 2).sum(axis=2)
+    bound = u @ logsumexp(joint, axis=1) - u.sum() * (
+        np.log(len(centers)) + X.shape[1] / 2 * np.log(2 * np.pi * variance)
+    )
+    return new, (share * D).sum() / (X.shape[1] * u.sum()), bound
+
+
+def test_iterations_are_those_of_the_textbook(rng):
+    X, u = blobs(rng, n=300, k=12), rng.exponential(size=300)
+    C, width = 15, 4
+    centers, variance = X[:C].copy(), 0.0
+    G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
+    model = VCGMM(C, n_neighbors=width, init=centers, start="random", moves=None, max_iter=4, **FULL)
+    state = []
+
+    class Recorded(VariationalEM):
+        def __init__(self, *args, **kwargs):
+            args = (*args[:3], K.copy())
+            super().__init__(*args, **kwargs)
+            state.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.clustering.vcgmm.VariationalEM", Recorded)
+        patch.setattr("handful.clustering.vcgmm.random_neighbours", lambda *a: G.copy())
+        quietly(model, X, sample_weight=u)
+    bounds = []
+    ours_K, ours_G = K, G
+    for step in range(5):
+        ours_K, new_G = textbook_e_step(X, centers, ours_K, ours_G)
+        if step == 0:
+            nearest = ((X - centers[ours_K[:, 0]]) ** 2).sum(axis=1)
+            variance = u @ nearest / (X.shape[1] * u.sum())
+        new_centers, new_variance, bound = textbook_m_step(X, u, centers, variance, ours_K)
+        bounds.append(bound)
+        if step < 4:
+            centers, variance, ours_G = new_centers, new_variance, new_G
+    np.testing.assert_allclose(model.lower_bounds_, bounds, rtol=1e-10)
+    np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-8)
+    np.testing.assert_array_equal(model.neighbors_, ours_G)
+    np.testing.assert_array_equal(state[0].K, ours_K[state[0].rows])
+    assert model.variance_ == pytest.approx(variance, rel=1e-10)
+
+
+@pytest.mark.parametrize("covariance", ["shared", "isotropic"])
+def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
+    X, u = blobs(rng, n=400, k=5), rng.exponential(size=400)
+    C, d = 5, X.shape[1]
+    model = VCGMM(C, n_neighbors=C, init=X[:C], moves=None, covariance=covariance, max_iter=12, **FULL)
+    quietly(model, X, sample_weight=u)
+    mu, prior = X[:C].copy(), np.full(C, 1 / C)
+    D = ((X[:, None] - mu) ** 2).sum(axis=2)
+    variance = np.full(C, u @ D.min(axis=1) / (d * u.sum()))
+    for step in range(12):
+        joint = np.log(prior) - d / 2 * np.log(2 * np.pi * variance) - D / (2 * variance)
+        share = np.exp(joint - logsumexp(joint, axis=1, keepdims=True)) * u[:, None]
+        mass = share.sum(axis=0)
+        mu = share.T @ X / mass[:, None]
+        D = ((X[:, None] - mu) ** 2).sum(axis=2)
+        if covariance == "shared" or step < 2:
+            variance = np.full(C, (share * D).sum() / (d * u.sum()))
+        else:
+            variance, prior = (share * D).sum(axis=0) / (d * mass), mass / u.sum()
+    joint = np.log(prior) - d / 2 * np.log(2 * np.pi * variance) - D / (2 * variance)
+    np.testing.assert_allclose(model.cluster_centers_, mu, atol=1e-8)
+    np.testing.assert_allclose(model.variance_, variance if covariance == "isotropic" else variance[0], rtol=1e-8)
+    assert model.lower_bound_ == pytest.approx(u @ logsumexp(joint, axis=1), rel=1e-9)
+    np.testing.assert_allclose(model.score_samples(X), logsumexp(joint, axis=1), rtol=1e-8)
+    np.testing.assert_array_equal(model.predict(X), joint.argmax(axis=1))
+
+
+# What must hold whatever the data
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from(["shared", "isotropic"]),
+    st.sampled_from(["afkmc2", "greedy", "k-means++"]),
+    st.sampled_from([0, 2]),
+    st.sampled_from([None, "empty"]),
+)
+def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves):
+    rng = np.random.default_rng(seed)
+    C = int(rng.integers(1, 40))
+    X = blobs(rng, n=int(rng.integers(C, 400)), d=int(rng.integers(1, 20)), k=int(rng.integers(1, 60)), dtype=dtype)
+    options = dict(covariance=covariance, init=init, n_random=n_random, moves=moves, max_iter=30)
+    model = quietly(VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL), X, sample_weight=rng.random(len(X)))
+    bounds = np.array(model.lower_bounds_)
+    slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
+    if np.min(model.variance_) < 1e-6 * X.var():  # at its floor: rounding of distances of 0 is not yet nothing
+        slack += np.sqrt(np.finfo(dtype).eps) * X.size
+    assert (np.diff(bounds) > -slack).all(), np.diff(bounds).min()
+
+
+def test_bound_is_below_the_likelihood_and_equals_it_when_all_clusters_are_kept(rng):
+    X = blobs(rng)
+    few, every = (VCGMM(20, n_neighbors=g, random_state=0).fit(X) for g in (3, 20))
+    assert few.lower_bound_ <= few.score_samples(X).sum() + 1e-6
+    assert every.lower_bound_ == pytest.approx(every.score_samples(X).sum(), rel=1e-9)
+
+
+def test_density_integrates_to_one():
+    X = np.r_[np.linspace(0, 1, 50), np.linspace(4, 4.2, 50)][:, None]
+    model = VCGMM(3, covariance="isotropic", random_state=0).fit(X)
+    grid = np.linspace(-20, 20, 200_001)[:, None]
+    assert np.exp(model.score_samples(grid)).sum() * (grid[1, 0] - grid[0, 0]) == pytest.approx(1, abs=1e-6)
+
+
+def test_weight_two_is_the_row_twice(rng):
+    X = blobs(rng, n=300)
+    u = np.ones(300)
+    u[:90] = 2
+    start = X[rng.permutation(300)[:12]]
+    options = dict(init=start, n_neighbors=12, max_iter=200, random_state=0)
+    a = VCGMM(12, **options).fit(X, sample_weight=u)
+    b = VCGMM(12, **options).fit(np.r_[X, X[:90]])
+    np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-8)
+    assert a.lower_bound_ == pytest.approx(b.lower_bound_)
+
+
+def test_rows_of_weight_zero_count_as_absent(rng):
+    X = blobs(rng, n=300)
+    u = (np.arange(300) % 3 > 0).astype(float)
+    options = dict(n_clusters=10, random_state=0)
+    a, b = VCGMM(**options).fit(X, sample_weight=u), VCGMM(**options).fit(X[u > 0])
+    np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e-3, 4.0, 1e6])
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_result_follows_shift_and_scale(rng, factor, shift):
+    X = blobs(rng)
+    plain = VCGMM(25, coreset_size=800, random_state=0).fit(X)
+    moved = VCGMM(25, coreset_size=800, random_state=0).fit((X + shift) * factor)
+    assert moved.n_iter_ == plain.n_iter_
+    np.testing.assert_allclose(moved.cluster_centers_ / factor - shift, plain.cluster_centers_, atol=1e-6)
+    expected = plain.lower_bound_ - 1500 * 6 * np.log(factor)
+    assert moved.lower_bound_ == pytest.approx(expected, rel=0.01)  # the coreset's weights add up to 1,500 or so
+
+
+def test_papers_rule_depends_on_the_units_and_ends_at_the_relative_change(rng):
+    X = blobs(rng)
+    model = VCGMM(25, stopping="paper", tol=1e-4, random_state=0).fit(X)
+    change = abs(np.diff(model.lower_bounds_) / model.lower_bounds_[:-1])
+    # in the units of the fit, which are not those of X, the bound differs by a constant: only the order is checked
+    assert change[-1] < change[0]
+    assert model.converged_
+
+
+def test_float32_is_as_good_as_float64(rng):
+    X = blobs(rng, n=4000, d=20, k=60)
+    model = VCGMM(40, init=X[:40], n_neighbors=8, random_state=1)
+    errors = [quantization_error(X, model.fit(X.astype(t)).cluster_centers_) for t in (np.float32, np.float64)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
+def test_one_and_two_threads_agree_bitwise(tmp_path):
+    code = """
+import sys, numba, numpy as np
+from handful.clustering.vcgmm import VCGMM
+X = np.random.default_rng(0).normal(size=(3000, 5)).astype(np.float32)
+numba.set_num_threads(int(sys.argv[1]))
+for options in ({}, dict(covariance="isotropic", n_random=1, coreset_size=1000, init="afkmc2")):
+    model = VCGMM(150, random_state=0, max_iter=20, tol=0.0, compute_labels=False, **options).fit(X)
+    sys.stdout.buffer.write(model.cluster_centers_.tobytes() + np.array(model.lower_bounds_).tobytes())
+"""
+    outputs = [
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code, t], capture_output=True, check=True).stdout
+        for t in "12"
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0]) > 2 * 150 * 5 * 4
+
+
+def test_stretches_cover_every_point_once():
+    seen = np.zeros(1000, int)
+
+    def mark(start, stop, array):
+        array[start:stop] += 1
+
+    with Threads() as threads:
+        threads.run(mark, 1000, seen)
+        threads.run(mark, 10, seen)
+    np.testing.assert_array_equal(seen, 1 + (np.arange(1000) < 10))
+
+
+# Quality, starts, coresets
+
+
+def test_clusters_are_found(rng):
+    X = blobs(rng, n=3000, k=15)
+    for options in ({}, {"coreset_size": 800}, {"init": "afkmc2", "chain_length": 20, "n_clusters": 25}):
+        model = VCGMM(**{"n_clusters": 15, "random_state": 0, **options}).fit(X)
+        within = quantization_error(X, model.cluster_centers_) / X.size
+        assert within < 1.3, options  # the noise has a variance of 1, the data one of 17
+
+
+def test_coreset_bound_estimates_that_of_all_rows(rng):
+    X = blobs(rng, n=6000)
+    model = VCGMM(30, coreset_size=3000, random_state=0).fit(X)
+    assert model.lower_bound_ == pytest.approx(model.score_samples(X).sum(), rel=0.05)
+    assert model.n_distances_ < 6000 + 3000 * 30 * 6 + (model.n_iter_ + 1) * 3000 * 25
+
+
+def test_warm_start_goes_on_where_it_stopped(rng):
+    X = blobs(rng)
+    model = VCGMM(30, warm_start=True, random_state=0, n_neighbors=6).fit(X)
+    bound = model.lower_bound_
+    model.fit(X)
+    assert model.n_iter_ <= 3
+    assert model.lower_bound_ > bound - 1e-3 * abs(bound)
+    model.set_params(n_clusters=29)
+    with pytest.raises(ValueError, match="warm start has 30 centres"):
+        model.fit(X)
+
+
+def test_empty_clusters_move_or_are_reported(rng):
+    X = blobs(rng)
+    far = np.r_[X[:20], np.full((5, 6), 1e3)]
+    with pytest.warns(ConvergenceWarning, match=r"5 of 25 clusters have no points"):
+        stays = VCGMM(25, init=far, moves=None, n_neighbors=25).fit(X)
+    moved = VCGMM(25, init=far, n_neighbors=25).fit(X)
+    assert (stays.n_empty_, moved.n_empty_) == (5, 0)
+    assert moved.lower_bound_ > stays.lower_bound_
+
+
+# scikit-learn's checks, odd and bad input
+
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "rows removed or repeated are other rows to draw seeds from: "
+    "another local optimum; equal from equal centres, which is tested above",
+}
+
+
+@parametrize_with_checks(
+    [VCGMM(3), VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic")],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+ODD = {
+    "constant": lambda X: np.ones_like(X),
+    "three distinct rows": lambda X: X[np.arange(len(X)) % 3],
+    "one huge outlier": lambda X: np.where(np.arange(len(X))[:, None] == 3, 1e30, X),
+    "denormal": lambda X: X * 1e-310,
+    "tiny": lambda X: X * 1e-200,
+    "tiny float32": lambda X: (X * 1e-40).astype(np.float32),
+    "large float32": lambda X: (X * 1e8).astype(np.float32),
+    "far from the origin": lambda X: (X + 1e5).astype(np.float32),
+    "uneven columns": lambda X: X * 10.0 ** np.arange(-6, 6, 2),
+    "fortran": np.asfortranarray,
+    "integers": lambda X: np.rint(X).astype(int),
+}
+
+
+@pytest.mark.parametrize("init", ["greedy", "afkmc2"])
+@pytest.mark.parametrize("covariance", ["shared", "isotropic"])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_data_give_finite_centres(rng, name, covariance, init):
+    X = ODD[name](blobs(rng, n=300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = VCGMM(8, init=init, covariance=covariance, random_state=0).fit(X)
+        assert np.isfinite(model.cluster_centers_).all()
+        assert np.isfinite(model.lower_bound_)
+        assert np.isfinite(model.score(X))
+    if name == "one huge outlier":
+        others = np.delete(X, 3, axis=0)
+        assert quantization_error(others, model.cluster_centers_) < 0.9 * ((others - others.mean(axis=0)) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (dict(n_clusters=21), "n_clusters must be at most the number of rows, got 21 for 20"),
+        (dict(n_clusters=0), "n_clusters must be an integer of at least 1, got 0"),
+        (dict(n_clusters=2.0), r"n_clusters .* got 2\.0"),
+        (dict(n_neighbors=0), "n_neighbors"),
+        (dict(n_random=-1), "n_random"),
+        (dict(chain_length=0), "chain_length"),
+        (dict(max_iter=True), "max_iter"),
+        (dict(coreset_size=0), "size must be at least 1"),
+        (dict(tol=-1.0), "tol"),
+        (dict(tol=np.nan), "tol"),
+        (dict(init="best"), "init must be one of"),
+        (dict(init=np.ones((2, 2))), r"init must be finite, of shape \(3, 4\)"),
+        (dict(start="here"), "start"),
+        (dict(moves="all"), "moves"),
+        (dict(covariance="full"), "covariance"),
+        (dict(stopping="never"), "stopping"),
+    ],
+)
+def test_bad_options_are_named(rng, options, names):
+    with pytest.raises(ValueError, match=names):
+        VCGMM(**{"n_clusters": 3, **options}).fit(rng.normal(size=(20, 4)))
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_bad_weights_and_values_are_named(rng, weight):
+    X, u = rng.normal(size=(20, 4)), np.ones(20)
+    u[3] = weight
+    with pytest.raises(ValueError, match="sample_weight"):
+        VCGMM(3).fit(X, sample_weight=u)
+    if weight != -1.0:
+        X[2, 1] = weight
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            VCGMM(3).fit(X)
