@@ -1,3 +1,4 @@
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -113,6 +114,30 @@ def test_training_on_the_stream_is_better_than_on_a_uniform_stream(rng):
     assert ours < 0.7 * uniform
 
 
+@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+def test_slots_follow_algorithm_3_written_out(slots):
+    """The weights after every leaf by the rule as the paper's text has it; two rows a leaf, two a node."""
+    expected = []
+    stream = MergeReduce(First(), size=2, leaf_size=2, slots=slots, random_state=0)
+    for leaf in range(40):
+        stream.partial_fit(np.full((2, 1), leaf))
+        expected.append(1)
+        if len(expected) > slots:
+            if slots == 1 or expected[-2] < expected[-3]:
+                at = len(expected) - 2
+            else:
+                pairs = [(a, i) for i, (a, b) in enumerate(itertools.pairwise(expected)) if a == b]
+                at = min(pairs)[1]
+            expected[at : at + 2] = [sum(expected[at : at + 2])]
+        assert stream.slot_weights_ == expected
+        assert len(stream.coreset_) == 2 * len(expected) <= 2 * slots
+        # `First` keeps the oldest two rows of a node, and their weights stand for all its leaves.
+        X, _, weights = stream.root()
+        np.testing.assert_array_equal(X[::2, 0], np.cumsum([0, *expected[:-1]]))
+        np.testing.assert_allclose(weights[::2], expected)
+    assert stream.n_rows_held_ <= 2 * slots
+
+
 def test_a_memory_mapped_file_and_an_iterator_of_chunks_agree(rng, tmp_path):
     X, y = make(rng, 3000)
     np.save(tmp_path / "X.npy", X)
@@ -220,8 +245,8 @@ def test_bad_chunks_are_refused_and_change_nothing(rng, chunk, message):
 def test_an_empty_stream_and_bad_sizes_are_named(rng):
     with pytest.raises(ValueError, match="no row of positive weight"):
         MergeReduce(UniformCoreset()).partial_fit(np.empty((0, 3))).coreset_  # noqa: B018
-    for bad in ({"size": 0}, {"leaf_size": 1.5}):
-        with pytest.raises(ValueError, match="must be an integer of at least 1"):
+    for bad in ({"size": 0}, {"leaf_size": 1.5}, {"slots": 0}):
+        with pytest.raises(ValueError, match="integer of at least 1"):
             MergeReduce(UniformCoreset(), **bad).fit(np.ones((3, 1)))
 
 

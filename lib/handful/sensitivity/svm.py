@@ -186,7 +186,8 @@ class SVMCoreset(Selector):
             points = DenseRows(columns.XT)
         rough = rough_solution(columns, signs, self.lam * u, tol=self.xi)
         total = u.sum()
-        constants = dict(total_weight=total, lam=self.lam, opt=rough.lower_bound)
+        opt = max(rough.lower_bound, np.finfo(float).tiny)  # of a solver that stopped early: every bound is then 1
+        constants = dict(total_weight=total, lam=self.lam, opt=opt)
         bound = SCORES[self.score]
         sides = np.searchsorted(signs, 0.0)
         sensitivities, counts = np.empty(len(u)), []

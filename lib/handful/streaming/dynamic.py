@@ -1,0 +1,140 @@
+"""`DynamicMergeReduce`: the coreset of data that rows are added to and taken from."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from handful.streaming.tree import Node, Tree, concatenate, n_rows
+
+
+class DynamicMergeReduce(Tree):
+    """The coreset of data that rows are added to and taken from.
+
+    The paper's dynamic setting: the whole tree is kept, with the rows in its leaves, and a change recomputes
+    the O(log n) nodes above the leaves it touches. A row keeps its place in the tree as long as it lives, so
+    the coreset depends on the rows that are there and on their ids alone, not on how they came to be there.
+
+    Parameters
+    ----------
+    selector, size, leaf_size, random_state : as of `MergeReduce`
+
+    Attributes
+    ----------
+    coreset_ : Coreset of the rows that are there; its indices are their ids
+    n_rows_ : int; rows that are there
+    n_reductions_ : int; times a selector ran
+    """
+
+    def __init__(self, selector, *, size=100, leaf_size=1000, random_state=None):
+        self.selector = selector
+        self.size = size
+        self.leaf_size = leaf_size
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Forget everything, then `insert`."""
+        self._forget()
+        self.insert(X, y, sample_weight)
+        return self
+
+    def insert(self, X, y=None, sample_weight=None, *, ids=None):
+        """Add rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as of `MergeReduce.partial_fit`
+        ids : int array, shape (n,), ascending and new; the next free ones if None. They fix the rows' places
+
+        Returns
+        -------
+        ids : int array, shape (n,), for `delete`
+        """
+        if not hasattr(self, "seed_"):
+            self._start()
+            self._nodes, self._leaves = {}, {}
+        rows = self._check(X, y, sample_weight)
+        n = n_rows(X)
+        if ids is None:
+            ids = self.n_seen_ + np.arange(n)
+        ids = np.asarray(ids, dtype=np.int64)
+        if ids.shape != (n,) or (np.diff(ids) <= 0).any() or (n and ids[0] < 0):
+            raise ValueError(f"ids must be {n} non-negative integers in ascending order, one a row.")
+        rows = Node(rows.X, rows.y, rows.weights, ids[rows.ids - self.n_seen_])
+        new = {}
+        for leaf in np.unique(rows.ids // self.leaf_size):
+            part = rows.take(np.flatnonzero(rows.ids // self.leaf_size == leaf))
+            held = self._leaves.get(leaf)
+            if held is not None:
+                taken = np.intersect1d(held.ids, part.ids)
+                if len(taken):
+                    raise ValueError(f"id {taken[0]} is there already; ids must be new.")
+                part = concatenate([held, part])
+                part = part.take(np.argsort(part.ids))
+            new[int(leaf)] = part
+        self._leaves |= new
+        self._touch(new)
+        self.n_seen_ = max(self.n_seen_, int(ids[-1]) + 1 if n else 0)
+        return ids
+
+    def delete(self, ids):
+        """Take rows away.
+
+        Parameters
+        ----------
+        ids : int array, as `insert` returned them
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            naming an id that is not there; nothing is deleted then.
+        """
+        check_is_fitted(self, "seed_")
+        ids = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
+        new = {}
+        for leaf in np.unique(ids // self.leaf_size):
+            held = self._leaves.get(int(leaf))
+            gone = ids[ids // self.leaf_size == leaf]
+            missing = gone if held is None else np.setdiff1d(gone, held.ids)
+            if len(missing):
+                raise ValueError(f"id {missing[0]} is not there: it was never inserted, or deleted before.")
+            new[int(leaf)] = held.take(np.flatnonzero(~np.isin(held.ids, gone)))
+        self._leaves = {leaf: rows for leaf, rows in (self._leaves | new).items() if len(rows)}
+        self._touch(new)
+        return self
+
+    def _touch(self, leaves):
+        for leaf in leaves:
+            level, index = 0, leaf
+            while level <= 63:
+                self._nodes.pop((level, index), None)
+                level, index = level + 1, index // 2
+
+    def _node(self, level, index):
+        """Node (level, index), None without data; computed once."""
+        if (level, index) in self._nodes:
+            return self._nodes[level, index]
+        if level == 0:
+            leaf = self._leaves.get(index)
+            parts = [] if leaf is None else [leaf]
+        else:
+            children = self._node(level - 1, 2 * index), self._node(level - 1, 2 * index + 1)
+            parts = [c for c in children if c is not None]
+        if not parts:
+            return None
+        single = level > 0 and len(parts) == 1
+        node = parts[0] if single else self._reduce(parts, level, index)
+        self._nodes[level, index] = node
+        return node
+
+    def _root(self):
+        check_is_fitted(self, "seed_")
+        if not self._leaves:
+            raise ValueError("there are no rows: there is no coreset.")
+        return self._node(int(max(self._leaves)).bit_length(), 0)
+
+    @property
+    def n_rows_(self):
+        return sum(map(len, self._leaves.values()))

@@ -1,0 +1,173 @@
+"""The tree of merge and reduce: its nodes, how two become one, and what the trees share.
+
+A coreset of the union of two coresets is a coreset of the union. So the data are cut into leaves, and over
+the leaves stands a binary tree: node (level, index) covers the leaves ``index * 2^level`` up to
+``(index + 1) * 2^level``, holds at most `size` weighted rows, and draws its random numbers from its own place
+in the tree. A node without data is left out. Everything here computes nodes of that one tree:
+`MergeReduce` those that a stream needs, forgetting the rest; `DynamicMergeReduce` keeps them all, to
+recompute only what a change touches; `handful.distributed` computes them on other machines.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+
+from handful.coreset import Coreset, as_generator, check_sample_weight
+
+
+@dataclass(frozen=True)
+class Node:
+    """Weighted rows and where they come from.
+
+    Attributes
+    ----------
+    X : array or CSR matrix, shape (m, d)
+    y : array, shape (m,), or None
+    weights : float array, shape (m,)
+    ids : int array, shape (m,); positions in the stream
+    """
+
+    X: object
+    y: np.ndarray | None
+    weights: np.ndarray
+    ids: np.ndarray
+
+    def __len__(self):
+        return len(self.weights)
+
+    def take(self, rows):
+        """Some of the rows."""
+        y = None if self.y is None else self.y[rows]
+        return Node(self.X[rows], y, self.weights[rows], self.ids[rows])
+
+
+def concatenate(nodes):
+    """The union of several nodes."""
+    if len(nodes) == 1:
+        return nodes[0]
+    stack = sparse.vstack if sparse.issparse(nodes[0].X) else np.concatenate
+    parts = [n.X for n in nodes]
+    X = stack(parts, format="csr") if stack is sparse.vstack else stack(parts)
+    y = None if nodes[0].y is None else np.concatenate([n.y for n in nodes])
+    return Node(X, y, np.concatenate([n.weights for n in nodes]), np.concatenate([n.ids for n in nodes]))
+
+
+def reduce_nodes(nodes, selector, size, seed, level, index):
+    """Node (level, index): a coreset of at most `size` rows of the union of `nodes`.
+
+    A union of at most `size` rows is kept as it is. A union with one class only goes to the selector's
+    `select_one_class` where it has one (an SVM needs two classes, a part of a stream may hold one).
+
+    Parameters
+    ----------
+    nodes : list of Node
+    selector : Selector; its `size` and `random_state` are set here
+    size : int
+    seed : int, of the whole tree
+    level, index : int, the place in the tree
+
+    Returns
+    -------
+    Node
+    """
+    union = concatenate(nodes)
+    if len(union) <= size:
+        return union
+    rng = np.random.default_rng([seed, level, index])
+    selector = clone(selector).set_params(size=size, random_state=rng)
+    one_class = getattr(selector, "select_one_class", None)
+    if one_class is not None and (union.y == union.y[0]).all():
+        chosen, weights = one_class(union.X, union.weights, rng)
+    else:
+        selector.fit(union.X, union.y, sample_weight=union.weights)
+        chosen, weights = selector.indices_, selector.weights_
+    reduced = union.take(chosen)
+    return Node(reduced.X, reduced.y, np.asarray(weights, dtype=np.float64), reduced.ids)
+
+
+def n_rows(X):
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+class Tree(BaseEstimator):
+    """What the two trees share: checks, leaves, and the root as a coreset."""
+
+    def _start(self):
+        for name in ("size", "leaf_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {name}={value!r}.")
+        slots = getattr(self, "slots", None)
+        if slots is not None and (not isinstance(slots, (int, np.integer)) or slots < 1):
+            raise ValueError(f"slots must be None or an integer of at least 1, got slots={slots!r}.")
+        self.seed_ = int(as_generator(self.random_state).integers(2**32))
+        self.n_seen_ = self.n_reductions_ = 0
+
+    def _forget(self):
+        for name in ("seed_", "n_features_in_", "has_y_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _check(self, X, y, sample_weight):
+        """Rows as a Node with ids from `n_seen_` on; those of weight 0 count as seen, and are not kept."""
+        X = X.tocsr() if sparse.issparse(X) else np.array(X)  # a copy: no view of a file or of a whole chunk
+        if X.dtype.kind not in "fiub":
+            X = X.astype(np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X must be 2-d, rows and features, got shape {X.shape}.")
+        y = None if y is None else np.asarray(y)
+        if y is not None and y.shape != (X.shape[0],):
+            raise ValueError(f"y must have shape ({X.shape[0]},), one label a row, got {y.shape}.")
+        finite = np.isfinite(X.data if sparse.issparse(X) else X)
+        if not finite.all():
+            raise ValueError("X contains NaN or infinity: every value of a stream must be finite.")
+        d = getattr(self, "n_features_in_", X.shape[1])
+        if X.shape[1] != d:
+            raise ValueError(f"X has {X.shape[1]} features, but the stream began with {d}.")
+        if getattr(self, "has_y_", y is not None) != (y is not None):
+            raise ValueError("y must be given with every chunk of a stream, or with none.")
+        self.n_features_in_, self.has_y_ = d, y is not None
+        if not X.shape[0]:
+            return Node(X, y, np.empty(0), np.empty(0, dtype=np.int64))
+        weights = check_sample_weight(sample_weight, X.shape[0])
+        rows = Node(X, y, weights, self.n_seen_ + np.arange(X.shape[0]))
+        return rows if (weights > 0).all() else rows.take(np.flatnonzero(weights > 0))
+
+    def _reduce(self, nodes, level, index):
+        if sum(map(len, nodes)) > self.size:
+            self.n_reductions_ += 1
+        return reduce_nodes(nodes, self.selector, self.size, self.seed_, level, index)
+
+    def root(self):
+        """The coreset with its rows: ``(X, y, weights)``, `y` None if the stream has none.
+
+        Raises
+        ------
+        ValueError
+            before the first row.
+        """
+        node = self._root()
+        return node.X, node.y, node.weights
+
+    @property
+    def coreset_(self):
+        """The `Coreset` of everything so far; its indices are positions in the stream."""
+        node = self._root()
+        return Coreset(node.ids, node.weights)
+
+    @property
+    def indices_(self):
+        return self._root().ids
+
+    @property
+    def weights_(self):
+        return self._root().weights
+
+    def take(self, X, *arrays):
+        """Shorthand for ``self.coreset_.take(X, *arrays)``, where the whole stream is at hand."""
+        return self.coreset_.take(X, *arrays)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "seed_")
