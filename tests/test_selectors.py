@@ -322,7 +322,7 @@ def test_odd_input_works_or_is_named(cls):
         check_coreset(selector, n, cases[2].value)
 
     throw()
-    assert min(tally.values()) >= 40, tally
+    assert min(tally.values()) >= 20, tally  # of 250: both ends must be seen
 
 
 def refusal(selector, X, y, sample_weight):
