@@ -51,10 +51,18 @@ def test_a_prefix_is_the_smaller_coreset(score, n_start, batch, robust, share):
         assert (BilevelCoreset(size=size, **options).fit(X, y).indices_ == largest[:size]).all()
 
 
+def test_a_prefix_in_the_middle_of_a_batch_comes_from_as_many_candidates(monkeypatch):
+    monkeypatch.setattr(selector_module, "CANDIDATES", 5)
+    X, y = two_classes()
+    whole, part = (BilevelCoreset(size=size, batch=25, random_state=0).fit(X, y).indices_ for size in (77, 55))
+    assert (whole[:55] == part).all()
+
+
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("share", [0.01, 0.3])
 @pytest.mark.parametrize("options", [{}, {"n_start": 1}, {"score": "linear"}], ids=str)
-def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, options):
-    X, y = two_classes(share=0.01)
+def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, share, options):
+    X, y = two_classes(share=share)
     chosen = BilevelCoreset(size=5, random_state=seed, **options).fit(X, y).indices_
     assert set(y[chosen[:2]]) == {-1, 1}
 
