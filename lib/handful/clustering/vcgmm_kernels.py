@@ -29,12 +29,14 @@ def _mix(x):
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def four_distances(y, a, b, c, d):
     """Squared distances from `y` to four centres; the row stays in registers."""
-    s0, s1, s2, s3 = y[0] * 0, y[0] * 0, y[0] * 0, y[0] * 0
+    zero = y.dtype.type(0)  # sums in the rows' own type
+    s0, s1, s2, s3 = zero, zero, zero, zero
     for j in range(y.size):
-        s0 += (y[j] - a[j]) * (y[j] - a[j])
-        s1 += (y[j] - b[j]) * (y[j] - b[j])
-        s2 += (y[j] - c[j]) * (y[j] - c[j])
-        s3 += (y[j] - d[j]) * (y[j] - d[j])
+        d0, d1, d2, d3 = y[j] - a[j], y[j] - b[j], y[j] - c[j], y[j] - d[j]
+        s0 += d0 * d0
+        s1 += d1 * d1
+        s2 += d2 * d2
+        s3 += d3 * d3
     return s0, s1, s2, s3
 
 
