@@ -112,14 +112,15 @@ class VariationalEM:
         self.found = self.found_value = None
         self.n_steps = 0
 
-    def run(self, mixture, *, tol, max_iter, paper_rule=False, relocate=True, trace=None, progress=None):
+    def run(self, mixture, *, tol, max_iter, relative_to=None, relocate=True, trace=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
-        tol : float; the least change of the bound a point and dimension or, with `paper_rule`, relative to the bound
+        tol : float; the least change of the bound a point and dimension or, with `relative_to`, relative to the bound
         max_iter : int, M-steps at most
+        relative_to : float or None, what the bound counts from in the units of the data
         relocate : bool, move clusters without weight to the worst-fitted points
         trace : Trace to go on with, or None
         progress : called after every E-step, or None
@@ -137,7 +138,7 @@ class VariationalEM:
             if progress:
                 progress(bound)
             if previous is not None:
-                unit = abs(previous) if paper_rule else self.total * self.n_features
+                unit = self.total * self.n_features if relative_to is None else abs(previous - relative_to)
                 trace.converged = abs(bound - previous) <= tol * unit
             if trace.converged or n_iter == max_iter:
                 break

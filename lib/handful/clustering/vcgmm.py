@@ -152,16 +152,17 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
                 threads=threads,
                 floor=self._variance_floor(Y),
             )
+            in_units_of_X = em.total * X.shape[1] * np.log(self._unit)
             trace = em.run(
                 mixture,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                paper_rule=self.stopping == "paper",
+                relative_to=in_units_of_X if self.stopping == "paper" else None,
                 relocate=self.moves == "empty",
                 progress=lambda bound: bar.update(),
             )
         self.n_distances_ = n_distances + n_seeding + trace.n_distances
-        self._keep(mixture, trace, unit, em.total)
+        self._keep(mixture, trace, unit, in_units_of_X)
         if self.compute_labels:
             self.labels_ = nearest_centers(X, self.cluster_centers_)[0]
         elif hasattr(self, "labels_"):
@@ -232,7 +233,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             neighbours = random_neighbours(C, width, rng)
         return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
 
-    def _keep(self, mixture, trace, unit, total):
+    def _keep(self, mixture, trace, unit, in_units_of_X):
         d = self.n_features_in_
         centers = mixture.centers[:, :d].astype(np.float64) * self._unit + self._shift
         self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
@@ -242,8 +243,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.weights_ = np.exp(mixture.log_prior)
         self.weights_ /= self.weights_.sum()
         self.neighbors_ = mixture.neighbours
-        # the density in units of X
-        self.lower_bounds_ = [unit * (bound - total * d * np.log(self._unit)) for bound in trace.bounds]
+        self.lower_bounds_ = [unit * (bound - in_units_of_X) for bound in trace.bounds]
         self.lower_bound_ = self.lower_bounds_[-1]
         self.n_iter_, self.converged_ = trace.n_iter, trace.converged
         self.n_empty_ = int(np.count_nonzero(trace.mass == 0))
@@ -255,8 +255,12 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             )
         if self.n_empty_:
             warnings.warn(
-                f"{self.n_empty_} of {self.n_clusters} clusters have no points: X may have fewer distinct rows; "
-                "lower n_clusters or raise coreset_size.",
+                f"{self.n_empty_} of {self.n_clusters} clusters have no points; "
+                + (
+                    "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
+                    if self.moves
+                    else "set moves='empty' to use them elsewhere."
+                ),
                 ConvergenceWarning,
                 stacklevel=3,
             )
