@@ -4,8 +4,10 @@ from importlib.metadata import version
 
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
+from handful.clustering.vcgmm import VCGMM
 from handful.coreset import Coreset, CoresetEstimator, Selector
 from handful.sampling import MixtureSampler
+from handful.sensitivity.lightweight import LightweightCoreset
 from handful.sensitivity.logistic import LogisticSensitivity
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
@@ -14,12 +16,14 @@ from handful.svm import LinearSVM
 __version__ = version("handful")
 
 __all__ = [
+    "VCGMM",
     "BilevelCoreset",
     "Coreset",
     "CoresetEstimator",
     "KCenter",
     "KMeansPlusPlus",
     "LeastSquares",
+    "LightweightCoreset",
     "LinearSVM",
     "Logistic",
     "LogisticSensitivity",
