@@ -6,6 +6,7 @@ points must read at least (two passes a point). Real data sets come through HAND
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 from _harness import Bench
@@ -52,18 +53,21 @@ def times(bench, name, data, bar):
 
 def synthetic(n=523_000, d=54):
     rng = np.random.default_rng(0)
-    X = np.asfortranarray(rng.standard_normal((n, d), dtype=np.float32))
-    y = (X @ rng.standard_normal(d).astype(np.float32) / np.sqrt(d) + rng.logistic(size=n) > 0).astype(int)
-    return type("Synthetic", (), dict(X=X, y=y))
+    X = np.empty((n, d), dtype=np.float32, order="F")
+    for j in range(d):  # column by column, so that making X takes no memory beside it
+        X[:, j] = rng.standard_normal(n, dtype=np.float32)
+    logit = X @ rng.standard_normal(d).astype(np.float32) / np.sqrt(d)
+    return SimpleNamespace(X=X, y=(logit + rng.logistic(size=n) > 0).astype(int))
 
 
 def memory(bench):
-    # in a process of its own: peak resident memory beyond what is there before X is made, in units of X
+    # In a process of its own, whose peak resident memory (VmHWM: Linux) is not that of this one; X counts as well.
     code = (
-        "import resource, numpy as np, bench_bilevel as b\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
-        "small = b.synthetic(2000); b.coreset(small)\n"
-        "before = peak(); data = b.synthetic(); made = peak()\n"
+        "import re, pathlib, bench_bilevel as b\n"
+        "status = pathlib.Path('/proc/self/status')\n"
+        "peak = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1])\n"
+        "b.coreset(b.synthetic(2000), weighting='optimised')\n"
+        "before = peak(); data = b.synthetic()\n"
         "b.coreset(data, weighting='optimised'); print((peak() - before) / data.X.nbytes)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0])
@@ -110,11 +114,7 @@ def imbalanced(data, share, seed):
     ones, rest = np.flatnonzero(data.y == rare), np.flatnonzero(data.y != rare)
     keep = rng.choice(ones, int(share * len(rest) / (1 - share)), replace=False)
     rows = np.sort(np.concatenate([keep, rest]))
-    return type(
-        "Imbalanced",
-        (),
-        dict(X=np.asfortranarray(data.X[rows]), y=data.y[rows], X_test=data.X_test, y_test=data.y_test),
-    )
+    return SimpleNamespace(X=np.asfortranarray(data.X[rows]), y=data.y[rows], X_test=data.X_test, y_test=data.y_test)
 
 
 TRAINERS = (1, 0.1, 10, "penalised intercept")  # factors on l2, and the other treatment of the intercept

@@ -10,7 +10,7 @@ from pathlib import Path
 import handful.experiments.provenance as provenance
 from handful.experiments.results import PROFILES
 
-_REPRODUCE_NEEDS = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
+_REPRODUCE_NEEDS = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas")
 
 
 class _Refused(Exception):
