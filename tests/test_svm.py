@@ -22,9 +22,7 @@ def rng():
 NOT_CLAIMED = "runs only where SCIPY_ARRAY_API=1 is set before scipy is imported; not claimed"
 
 
-@parametrize_with_checks(
-    [LinearSVM()], expected_failed_checks=lambda _: {"check_array_api_input": NOT_CLAIMED}
-)
+@parametrize_with_checks([LinearSVM()], expected_failed_checks=lambda _: {"check_array_api_input": NOT_CLAIMED})
 def test_estimator_checks(estimator, check):
     check(estimator)
 

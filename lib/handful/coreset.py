@@ -48,6 +48,11 @@ class Coreset:
         Returns
         -------
         list : the rows of each argument, in the order of the call, then the weights, shape (m,)
+
+        Raises
+        ------
+        ValueError
+            for an argument that is shorter than the data set that the coreset was chosen from
         """
         return [*(_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
@@ -64,6 +69,11 @@ class Coreset:
 def _rows(array, indices):
     if array is None:
         return None
+    n = array.shape[0] if hasattr(array, "shape") else len(array)
+    if len(indices) and np.max(indices) >= n:
+        raise ValueError(
+            f"the coreset holds row {np.max(indices)}, but got {n} rows: take from the data it was fitted on."
+        )
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
     if sparse.issparse(array):
@@ -220,6 +230,12 @@ def signed_labels(y, model):
     ValueError
         unless there are exactly two classes.
     """
+    numbers = np.asarray(y)
+    if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
+        low, high = numbers.min(), numbers.max()
+        second = numbers == high
+        if low < high and (second | (numbers == low)).all():  # without the sort that finding all classes takes
+            return np.array([low, high]), 2.0 * second - 1.0
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
         raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")

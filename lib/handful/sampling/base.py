@@ -64,7 +64,10 @@ class Sampler:
                 raise RuntimeError("update() takes the losses of a drawn batch: call sample() first.")
             expected, weights = self.batch_size, self._last[1]
         else:
-            indices, weights = _as_vector(indices, np.int64), _as_vector(weights)
+            indices, weights = _as_vector(indices, None), _as_vector(weights)
+            if indices.dtype.kind not in "iu":
+                raise ValueError(f"indices must be integers, got {indices.dtype}: update(losses, indices, weights).")
+            indices = indices.astype(np.int64)
             expected = len(indices)
             if expected == 0 or indices.min() < 0 or indices.max() >= self.n or len(weights) != expected:
                 raise ValueError(f"an earlier batch needs indices in 0..{self.n - 1} and as many weights.")
