@@ -88,6 +88,7 @@ def reduce_nodes(nodes, selector, size, seed, level, index):
 
 
 def n_rows(X):
+    """Number of rows of an array, a sparse matrix or a list."""
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
