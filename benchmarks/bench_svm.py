@@ -8,11 +8,13 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 from _harness import Bench
 from handful.experiments.svm import LABELS, error_ratios, paper_sizes, svm_problem
+from handful.sensitivity import svm
 from handful.sensitivity.svm import SVMCoreset
 from handful.svm import LinearSVM, svm_objective
 from handful.svm.interior_point import minimise
@@ -57,30 +59,36 @@ def against_logistic(bench, problem, bar):
 
 
 def construction(bench, problem, bar):
-    """All of `SVMCoreset.fit`, and without line 1 of the algorithm (the rough solution, timed by itself)."""
+    """All of `SVMCoreset.fit`, and bound and sampling alone: line 1 of the algorithm, the rough solution, given."""
     X, y = problem.X, problem.y
     size = paper_sizes(problem, 5)[2]
     ones = np.ones(len(y))
-    columns = design(X)
-    ratios = bench.time(
-        f"{problem.label}, m = {size}",
-        {
-            "coreset, k = log n": lambda: SVMCoreset(size, n_clusters="log", random_state=0).fit(X, y),
-            "coreset, k chosen": lambda: SVMCoreset(size, random_state=0).fit(X, y),
-            "its rough solution": lambda: rough_solution(columns, y, ones, tol=0.1),
-            "interior point, no stages": lambda: minimise(design(X), y, ones, tol=1e-8),
-        },
+    found = {}
+
+    def rough(columns, signs, c, *, tol):
+        if tol not in found:
+            found[tol] = rough_solution(columns, signs, c, tol=tol)
+        return found[tol]
+
+    def fit(n_clusters, rough_solver):
+        def run():
+            with mock.patch.object(svm, "rough_solution", rough_solver):
+                SVMCoreset(size, n_clusters=n_clusters, random_state=0).fit(X, y)
+
+        return run
+
+    candidates = {
+        "all of it, k = log n": fit("log", rough_solution),
+        "all of it, k chosen": fit("auto", rough_solution),
+        "bound, sampling, k = log n": fit("log", rough),
+        "bound, sampling, k chosen": fit("auto", rough),
+    }
+    bars = dict.fromkeys(candidates, bar)
+    for name, solver in (
         ("LinearSVM", lambda: LinearSVM().fit(X, y)),
-        bars={"coreset, k = log n": bar},
-        repeats=9,
-    )
-    for k in ("log n", "chosen"):
-        whole = ratios["coreset, k = log n" if k == "log n" else "coreset, k chosen"]
-        case, name = f"{problem.label}, m = {size}", "log n" if k == "log n" else "chosen"
-        rest = whole - ratios["its rough solution"]
-        bench.value(case, f"bound and sampling, k {name}", rest, unit="x LinearSVM", bar=bar)
-        against = whole / ratios["interior point, no stages"]
-        bench.value(case, f"all of it, k {name}", against, unit="x interior point, no stages", bar=bar)
+        ("interior point, no stages", lambda: minimise(design(X), y, ones, tol=1e-8)),
+    ):
+        bench.time(f"{problem.label}, m = {size}", candidates, (name, solver), bars=bars, repeats=7)
 
 
 def errors(bench):

@@ -9,6 +9,7 @@ from handful.svm.staged import COOL, SMALLEST, stratified_sample
 SAMPLE = 4000
 STEPS = 12
 CLOSE = 0.01  # relative distance to `w` at which the shares are good enough
+STALLED = 0.8  # of the distance before: shares at their limits can do no more
 WIDTHS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.02)
 
 
@@ -52,12 +53,14 @@ def _matching_shares(X, y, c, w, slack, width):
     share = (slack <= -width).astype(np.float64)
     wanted = np.append(w[:-1], 0.0) - X.transposed_times(y * c * share)
     X, y, c = X.take(band), y[band], c[band]
-    inside = 0.5 - slack[band] / (2.0 * width)
+    inside, before = 0.5 - slack[band] / (2.0 * width), np.inf
     for _ in range(STEPS):
         movable = (inside > 0) & (inside < 1)
         M, made = X.gram(np.where(movable, c, 0.0), y * c * inside)
-        if np.linalg.norm(wanted - made) <= CLOSE * np.linalg.norm(w[:-1]) or movable.sum() <= X.d:
+        off = np.linalg.norm(wanted - made)
+        if off <= CLOSE * np.linalg.norm(w[:-1]) or off > STALLED * before or movable.sum() <= X.d:
             break
+        before = off
         M.flat[:: X.d + 2] += 1e-9 * np.trace(M)
         try:
             move = cho_solve(cho_factor(M), wanted - made)
