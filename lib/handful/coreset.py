@@ -69,11 +69,11 @@ class Coreset:
 def _rows(array, indices):
     if array is None:
         return None
-    n = array.shape[0] if hasattr(array, "shape") else len(array)
-    if len(indices) and np.max(indices) >= n:
-        raise ValueError(
-            f"the coreset holds row {np.max(indices)}, but got {n} rows: take from the data it was fitted on."
-        )
+    if not hasattr(array, "shape"):  # a list, or anything that numpy can read
+        array = np.asarray(array)
+    if len(indices) and np.max(indices) >= array.shape[0]:
+        largest, n = np.max(indices), array.shape[0]
+        raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
     if sparse.issparse(array):
