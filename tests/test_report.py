@@ -135,6 +135,17 @@ def test_the_page_sets_both_numbers_side_by_side(figures):
         assert part in words, part
 
 
+def test_our_own_claims_are_counted_apart_from_the_papers(figures):
+    experiment = Experiment("bico/tab08_cost", profile="laptop", parameters={})
+    for id, paper, own in (("a", "", None), ("b", "all", True), ("c", "all", None)):
+        experiment.claim(id, "A control", paper=paper, ours=3, verdict=verdict(3, 4), own=own)
+    experiment.save(pd.DataFrame([{"method": "bico", "seed": 0}]))
+    words = _Page(build_report(figures)).words
+    assert "1 of the papers' claims holds 1 of the papers' claims does not hold" in words
+    assert "Of our own claims, about our variants and controls: 2 do not hold." in words
+    assert words.count("A control ours 3 is below 4") == 2 and words.count("A control 3 is below 4") == 1
+
+
 def test_what_is_missing_is_listed_as_such(figures):
     page = build_report(figures).read_text()
     missing = page[page.index('id="missing"') :]

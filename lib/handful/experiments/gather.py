@@ -96,6 +96,7 @@ class Claim:
     ours: str
     verdict: str
     why: str
+    own: bool
     elsewhere: list
 
 
@@ -180,13 +181,14 @@ def _claim(runs):
         ours=ours_text(claim),
         verdict=claim["verdict"],
         why=claim["why"],
+        own=claim.get("own", claim["paper"] == ""),
         elsewhere=[(r.profile, c["verdict"]) for r, c in others if c["verdict"] != NOT_TESTED],
     )
 
 
-def tally(verdicts):
+def tally(claims):
     """How often each verdict came: dict verdict -> count, in the order of `VERDICTS`, without the zeros."""
-    verdicts = list(verdicts)
+    verdicts = [c.verdict for c in claims]
     return {v: verdicts.count(v) for v in VERDICTS if v in verdicts}
 
 

@@ -12,7 +12,7 @@ COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone
 def readme_table(profile_order=COMMITTED, *, figures):
     """Markdown tables of all items of the four papers: notebook, minutes, our number, the paper's, verdict.
 
-    The number shown is the item's first claim; the verdict sums up all of them.
+    The number shown is the item's first claim; the verdict sums up the paper's claims, or ours where it makes none.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def _row(item, results):
     time = f"{mine[0].minutes} ({mine[0].profile})"
     if not found:
         return _cells(label, notebook, time, "see figure", "", "")
-    counts = tally(c.verdict for c in found)
+    found = [c for c in found if not c.own] or found
+    counts = tally(found)
     verdict = next(iter(counts)) if len(found) == 1 else ", ".join(f"{n} {agree(v, n)}" for v, n in counts.items())
     return _cells(label, notebook, time, found[0].ours, found[0].paper, verdict)
 

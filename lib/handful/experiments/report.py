@@ -33,11 +33,14 @@ def build_report(figures):
         if path and path not in pages:
             pages[path] = _notebook_page(path)
     done = _results_by_label(results)
+    stated = claims(results)
     page = _render(
         "report.html",
         papers=[_paper(paper, results) for paper in catalogue()],
-        claims=_by_paper(claims(results)),
-        tally=tally(c.verdict for c in claims(results)),
+        claims=_by_paper(stated),
+        tally=tally(c for c in stated if not c.own),
+        verdicts=tally(stated),
+        tally_own=tally(c for c in stated if c.own),
         failed=failed,
         n_items=len(done),
         n_done=sum(all(parts) for parts in done.values()),

@@ -59,8 +59,8 @@ class Experiment:
         """Record what this profile shrinks, in words: "5 seeds instead of 10"."""
         self.reductions.append(str(what))
 
-    def claim(self, id, text, *, paper, ours, spread=None, verdict, unit="", item=""):
-        """State one of the paper's claims beside what this run found.
+    def claim(self, id, text, *, paper, ours, spread=None, verdict, unit="", item="", own=None):
+        """State a claim beside what this run found.
 
         Parameters
         ----------
@@ -72,6 +72,8 @@ class Experiment:
         verdict : Verdict, from `verdict`, `verdict_near`, `verdict_everywhere` or `judge`
         unit : str, of both numbers: "%", "s", "x"
         item : str, "Table 5", where the notebook makes several tables or figures
+        own : bool, whether the claim is ours and not the paper's: about an algorithm of ours, or a control of ours;
+            such claims are counted apart. None: it is ours if `paper` is ""
 
         Raises
         ------
@@ -95,6 +97,7 @@ class Experiment:
             "spread": spread,
             "unit": unit,
             "item": item,
+            "own": paper == "" if own is None else own,
             "verdict": str(verdict),
             "why": verdict.why,
         }
