@@ -1,0 +1,187 @@
+"""Nystrom features (Section 3.5.2): kernel matrices in blocks of rows, kept on disk where asked."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import joblib
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm.auto import tqdm
+
+from handful.bilevel.proxies.kernels import DTYPES, flattened
+from handful.coreset import as_generator
+
+BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
+
+
+class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Features whose inner products approximate a kernel: ``K[:, Q] K[Q, Q]^+ K[Q, :]`` for random landmarks Q.
+
+    Section 3.5.2 of Borsos et al. (2024): ``z(x) = D^(-1/2) U^T k(x, Q)`` with the eigendecomposition ``U D U^T`` of
+    the landmarks' kernel matrix. Columns come in the order of falling eigenvalues; those whose eigenvalue counts as
+    zero are left out. Rows of any origin (augmented copies, a test set) are transformed like any other.
+
+    Parameters
+    ----------
+    kernel : `Kernel`, or any callable that gives the matrix of all pairs of rows, shape (n, m)
+    n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The paper: 512 for
+        continual learning, 2048 for CIFAR-10 and active learning.
+    rtol : eigenvalues up to `rtol` times the largest count as zero; by default ten times the kernel's precision
+    cache : folder (created where missing) that keeps the kernel matrix, a file for each block of rows: the same rows,
+        landmarks and kernel are computed once, and an interrupted run goes on where it was. None keeps nothing.
+    verbose : show a progress bar
+    random_state : None, int or Generator, of the landmarks
+
+    Attributes
+    ----------
+    landmark_indices_ : int array, shape (q,), rows of the X of `fit`
+    landmarks_ : array, shape (q, d)
+    eigenvalues_ : float64 array, shape (r,), the kept ones, falling; r is the number of features
+    projection_ : array, shape (q, r), ``U D^(-1/2)``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful.bilevel.proxies import RBF, Nystrom
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> Z = Nystrom(RBF(0.1), n_landmarks=100, random_state=0).fit_transform(X)
+    >>> bool(np.allclose(Z @ Z.T, RBF(0.1)(X), atol=1e-3))
+    True
+    """
+
+    def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None):
+        self.kernel = kernel
+        self.n_landmarks = n_landmarks
+        self.rtol = rtol
+        self.cache = cache
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Draw the landmarks from the rows of `X` and decompose their kernel matrix.
+
+        Raises
+        ------
+        ValueError
+            if the landmarks' kernel matrix is not symmetric and positive semi-definite up to rounding.
+        """
+        X = self._rows(X, reset=True)
+        if isinstance(self.n_landmarks, bool) or not isinstance(self.n_landmarks, (int, np.integer)):
+            raise ValueError(f"n_landmarks must be an integer, got n_landmarks={self.n_landmarks!r}.")
+        if self.n_landmarks < 1:
+            raise ValueError(f"n_landmarks must be at least 1, got n_landmarks={self.n_landmarks}.")
+        q = min(self.n_landmarks, len(X))
+        self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
+        self.landmarks_ = X[self.landmark_indices_]
+        gram = kernel_matrix(self.kernel, self.landmarks_, self.landmarks_, cache=self.cache, verbose=self.verbose)
+        self.eigenvalues_, vectors = _decompose(gram, self.kernel, self.rtol)
+        self.projection_ = (vectors / np.sqrt(self.eigenvalues_)).astype(gram.dtype)
+        self._n_features_out = len(self.eigenvalues_)
+        return self
+
+    def transform(self, X):
+        """The features of each row of `X`, shape (n, r), in the kernel's dtype."""
+        check_is_fitted(self, "projection_")
+        X = self._rows(X, reset=False)
+        Z = np.empty((len(X), self.projection_.shape[1]), dtype=self.projection_.dtype)
+        options = dict(cache=self.cache, verbose=self.verbose)
+        for rows, block in kernel_blocks(self.kernel, X, self.landmarks_, **options):
+            np.matmul(block, self.projection_, out=Z[rows], casting="same_kind")
+        return Z
+
+    def _rows(self, X, *, reset):
+        return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
+
+
+def _decompose(gram, kernel, rtol):
+    """Eigenvalues of a kernel matrix that do not count as zero, falling, and their eigenvectors."""
+    precision = float(np.finfo(gram.dtype).eps)
+    gram = gram.astype(np.float64)
+    if not np.isfinite(gram).all():
+        raise ValueError(f"{kernel} gave values that are not finite: scale the data.")
+    size, asymmetry = np.abs(gram).max(), np.abs(gram - gram.T).max()
+    if asymmetry > 100 * precision * size:
+        raise ValueError(
+            f"{kernel} is not symmetric: k(x, y) and k(y, x) differ by {asymmetry:.3g} where the largest value is "
+            f"{size:.3g}."
+        )
+    values, vectors = eigh((gram + gram.T) / 2)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    if values[0] <= 0 or values[-1] < -10 * precision * len(values) * values[0]:
+        raise ValueError(
+            f"{kernel} is not positive semi-definite on {len(values)} landmarks: the eigenvalues of its matrix lie "
+            f"between {values[-1]:.3g} and {values[0]:.3g}. Choose another kernel (a polynomial one with coef0 of at "
+            "least 0, an RBF, an NTK), or scale the data."
+        )
+    kept = values > (10 * precision if rtol is None else rtol) * values[0]
+    return values[kept], vectors[:, kept]
+
+
+def kernel_matrix(kernel, X, Y, *, cache=None, verbose=False):
+    """The kernel of each row of `X` with each row of `Y`, in blocks of rows.
+
+    Parameters
+    ----------
+    kernel : `Kernel` or callable
+    X, Y : arrays, shapes (n, d) and (m, d)
+    cache, verbose : as in `Nystrom`
+
+    Returns
+    -------
+    array, shape (n, m)
+    """
+    return np.concatenate([block for _, block in kernel_blocks(kernel, X, Y, cache=cache, verbose=verbose)])
+
+
+def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
+    """Pairs (slice of rows of X, their kernel with all of Y), one block of rows after the other.
+
+    Raises
+    ------
+    ValueError
+        if the kernel gives a matrix of another shape, or a file in `cache` does not hold the block it is named after.
+    """
+    starts = range(0, len(X), BLOCK)
+    of_call = None if cache is None else joblib.hash((repr(kernel), kernel, Y))
+    with tqdm(total=len(X), desc="kernel", unit="row", disable=not verbose) as bar:
+        for start in starts:
+            rows = slice(start, min(start + BLOCK, len(X)))
+            path = None if cache is None else Path(cache) / f"{joblib.hash((of_call, X[rows]))}.npy"
+            if path is not None and path.is_file():
+                block = _read(path, (rows.stop - rows.start, len(Y)))
+            else:
+                block = np.asarray(kernel(X[rows], Y))
+                if block.shape != (rows.stop - rows.start, len(Y)):
+                    raise ValueError(
+                        f"{kernel} must give a matrix of shape ({rows.stop - rows.start}, {len(Y)}), one value a pair "
+                        f"of rows, got {block.shape}."
+                    )
+                if path is not None:
+                    _write(path, block)
+            yield rows, block
+            bar.update(rows.stop - rows.start)
+
+
+def _read(path, shape):
+    try:
+        block = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} in the kernel's cache cannot be read ({error}); delete it.") from error
+    if block.shape != shape:
+        raise ValueError(f"{path} in the kernel's cache has shape {block.shape} instead of {shape}; delete it.")
+    return block
+
+
+def _write(path, block):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")  # whole or not at all, whoever else writes
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, block, allow_pickle=False)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
