@@ -1,6 +1,6 @@
 """Bilevel coresets (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024)."""
 
-from handful.bilevel.problems import LeastSquares, Logistic
+from handful.bilevel.problems import LeastSquares, Logistic, Problem
 from handful.bilevel.selector import BilevelCoreset
 
-__all__ = ["BilevelCoreset", "LeastSquares", "Logistic"]
+__all__ = ["BilevelCoreset", "LeastSquares", "Logistic", "Problem"]

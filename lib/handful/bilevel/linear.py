@@ -237,6 +237,10 @@ class LinearSelection:
     def outer_loss(self):
         """Mean loss over the whole data set at the current parameters; no penalty (the outer problem has none)."""
         self.gradient = self._outer_gradient()
+        return self.mean_loss()
+
+    def mean_loss(self):
+        """Mean outer loss at the parameters of the last `linear_scores` or `outer_loss`."""
         return self.data.mean_loss()
 
     def weight_sensitivities(self):

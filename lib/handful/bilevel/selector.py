@@ -4,13 +4,16 @@ import warnings
 from functools import cache
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import ClassifierTags
+from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
 from tqdm import tqdm
 
+from handful.bilevel.generic import GenericSelection, Rows
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
-from handful.bilevel.problems import LinearProblem, Logistic
+from handful.bilevel.problems import LinearProblem, Logistic, Problem
 from handful.bilevel.weights import optimise_weights
 from handful.coreset import Selector, check_magnitude
 
@@ -114,6 +117,7 @@ class BilevelCoreset(Selector):
         tags = super().__sklearn_tags__()
         if getattr(self._problem(), "two_classes", False):
             tags.classifier_tags = ClassifierTags(multi_class=False)
+        tags.target_tags.required = getattr(self._problem(), "needs_y", True)
         return tags
 
     def _problem(self):
@@ -124,11 +128,8 @@ class BilevelCoreset(Selector):
         self._check_options()
         problem.check()
         y = problem.encode(y)
-        check_magnitude(y, "y", X.dtype)
-        data = DataPasses(X, y, sample_weight, problem.kind)
-        problems = problem.variants() if self.robust else [problem]
-        models = [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
-        start = self._random_start(problem, data, rng)
+        models = self._models(problem, X, y, sample_weight, rng)
+        start = self._random_start(problem, y, sample_weight, rng)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with _threadpools().limit(limits=1, user_api="blas"):
             for model in models:
@@ -137,11 +138,30 @@ class BilevelCoreset(Selector):
         chosen = models[0].indices
         if weights is None:
             weights = np.full(len(chosen), 1.0 / len(chosen))
-        return chosen, data.total * weights
+        return chosen, sample_weight.sum() * weights
+
+    def _check_X_y(self, X, y):
+        problem = self._problem()
+        if y is None and not getattr(problem, "needs_y", True):
+            return validate_data(self, X, accept_sparse="csr", dtype=list(self._dtypes)), None
+        return super()._check_X_y(X, y)
+
+    def _models(self, problem, X, y, sample_weight, rng):
+        if isinstance(problem, LinearProblem):
+            check_magnitude(y, "y", X.dtype)
+            data = DataPasses(X, y, sample_weight, problem.kind)
+            problems = problem.variants() if self.robust else [problem]
+            return [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
+        if self.robust:
+            raise ValueError(f"robust=True knows the variants of linear models only, not of {problem!r}.")
+        if sparse.issparse(X) and not problem.takes_sparse:
+            raise ValueError(f"{type(problem).__name__} takes no sparse X: use X.toarray().")
+        absent = np.flatnonzero(sample_weight == 0)
+        return [GenericSelection(problem, Rows(X, y, sample_weight, absent), rng)]
 
     def _check_options(self):
-        if not isinstance(self._problem(), LinearProblem):
-            raise ValueError(f"problem must be a Logistic or a LeastSquares, got {self.problem!r}.")
+        if not isinstance(self._problem(), (LinearProblem, Problem)):
+            raise ValueError(f"problem must be a Logistic or a LeastSquares or another Problem, got {self.problem!r}.")
         for name, allowed in OPTIONS.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -151,19 +171,20 @@ class BilevelCoreset(Selector):
             if not (isinstance(value, (int, np.integer)) and value >= 1) and not (name == "n_start" and value is None):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}.")
 
-    def _random_start(self, problem, data, rng):
-        candidates = np.flatnonzero(data.sample_weight)
+    def _random_start(self, problem, y, sample_weight, rng):
+        candidates = np.flatnonzero(sample_weight)
         n_start = self.n_start or (PAPER_START if self.score == "linear" else 2)
         start = rng.choice(candidates, min(n_start, len(candidates)), replace=False)
-        if problem.two_classes:
-            y = data.y[candidates]
+        if getattr(problem, "two_classes", False):
+            label = y
+            y = label[candidates]
             if y.min() == y.max():
                 raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
             if self.size < 2:
                 raise ValueError(f"size must be at least 2, one point of each class, got size={self.size}.")
             # a point of the other class comes second, so that every prefix has both
-            unlike = start[data.y[start] != data.y[start[0]]]
-            second = unlike[0] if len(unlike) else rng.choice(candidates[y != data.y[start[0]]])
+            unlike = start[label[start] != label[start[0]]]
+            second = unlike[0] if len(unlike) else rng.choice(candidates[y != label[start[0]]])
             rest = start[1:][start[1:] != second][: max(len(start) - 2, 0)]
             start = np.concatenate([start[:1], [second], rest])
         return start[: self.size]
@@ -212,7 +233,7 @@ class BilevelCoreset(Selector):
 
     def _worth_refilling(self, models, n_dead):
         # whether that many points like the best one would lower the outer loss by a thousandth
-        loss = sum(model.data.mean_loss() for model in models)
+        loss = sum(model.mean_loss() for model in models)
         best = self._best(models, 1)
         return n_dead * sum(model.predicted_gains(best, free_weights=True)[0] for model in models) > 1e-3 * loss
 
