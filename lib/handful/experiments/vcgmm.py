@@ -1,0 +1,254 @@
+"""Protocol of vc-GMM's comparison with k-means (section 4 and supplement; Figures 1, S.2 and S.3, Table 1)."""
+
+import time
+import warnings
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+import numba
+import numpy as np
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
+from threadpoolctl import threadpool_limits
+
+from handful.clustering.distances import nearest_centers
+from handful.clustering.seeding import afkmc2, kmeans_plusplus
+from handful.clustering.vcgmm import VCGMM
+from handful.experiments.vcgmm_lloyd import lloyd
+from handful.sensitivity.lightweight import lightweight_coreset
+
+PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
+OURS = "vcgmm ours"
+PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
+CHAINS = (2, 5, 10, 20)  # m, of AFK-MC2 alone
+WIDTHS = ((3, 1), (5, 0), (7, 0))  # G and random clusters, of var-GMM-S
+TOL = 1e-4  # the relative change of the bound that ends every run of the paper's algorithms
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the figures: a method and what it is run with.
+
+    Attributes
+    ----------
+    method : one of `PAPER`, `OURS` or `PEERS`
+    size : int, N', or None for all rows
+    n_neighbors, n_random : int, G and the random clusters that join a search
+    chain_length : int, m
+    """
+
+    method: str
+    size: int | None = None
+    n_neighbors: int = 5
+    n_random: int = 0
+    chain_length: int = 2
+
+    @property
+    def label(self):
+        """What distinguishes it from others of its method."""
+        if self.size is not None:
+            return f"N'={self.size}"
+        if self.method == "vargmm":
+            return f"G={self.n_neighbors}" + (f"+{self.n_random}" if self.n_random else "")
+        return f"m={self.chain_length}" if self.method == "afkmc2" else ""
+
+
+@dataclass
+class Fit:
+    """Centres, what finding them took, and CPU seconds of its parts (NaN where it has no parts)."""
+
+    centers: np.ndarray
+    n_iter: float = np.nan
+    n_distances: float = np.nan
+    coreset_seconds: float = np.nan
+    seeding_seconds: float = np.nan
+    em_seconds: float = np.nan
+    seconds: float = np.nan
+
+
+def paper_settings(*, sizes, n_neighbors=5, n_random=0, chain_length=2, chains=CHAINS, widths=WIDTHS, ours=True):
+    """The settings of a row of Figure 1."""
+    base = Setting("vcgmm", n_neighbors=n_neighbors, n_random=n_random, chain_length=chain_length)
+    settings = [Setting("kmeans++")]
+    settings += [Setting("afkmc2", chain_length=m) for m in chains]
+    settings += [replace(base, method="vargmm", n_neighbors=g, n_random=r) for g, r in widths]
+    for size in sizes:
+        settings += [replace(base, method="lwcs", size=size), replace(base, size=size)]
+        settings += [Setting(OURS, size=size)] if ours else []
+    return settings
+
+
+def available_peers(names):
+    """Those of `names` that are installed, and those that are not."""
+    missing = [name for name in names if name == "faiss" and find_spec("faiss") is None]
+    return [name for name in names if name not in missing], missing
+
+
+@contextmanager
+def one_thread():
+    """BLAS, OpenMP and numba with one thread each: CPU seconds of the process are then those of the algorithm."""
+    before = numba.get_num_threads()
+    with threadpool_limits(1):
+        numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)
+
+
+def fit(setting, X, n_clusters, *, seed):
+    """Run one setting once, on one thread; gives a `Fit`.
+
+    Settings of one size and chain length draw the same coreset and the same seeds.
+
+    Parameters
+    ----------
+    setting : Setting
+    X : float32 array, shape (n, d), centred
+    n_clusters : int, C
+    seed : int
+    """
+    if setting.method in PEERS:
+        return _fit_peer(setting.method, X, n_clusters, seed)
+    rng = np.random.default_rng([seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size])
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters that are left empty, as in the paper
+        if setting.method == OURS:
+            return _fit_ours(setting, X, n_clusters, rng)
+        return _fit_paper(setting, X, n_clusters, rng)
+
+
+def _fit_paper(setting, X, n_clusters, rng):
+    clock = [time.process_time()]
+    rows, weights, n_distances = X, None, 0
+    if setting.size is not None:
+        indices, weights = lightweight_coreset(X, setting.size, rng=rng)
+        rows, n_distances = X[indices], len(X)
+    clock.append(time.process_time())
+    if setting.method == "kmeans++":
+        seeds, _, _ = kmeans_plusplus(rows, n_clusters, n_trials=1, rng=rng)
+        n_distances += len(rows) * n_clusters  # as the textbook counts them; blocks compute a few more
+    else:
+        seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=setting.chain_length, sample_weight=weights, rng=rng)
+        n_distances += n_seeding
+    centers, n_iter = rows[seeds], 0
+    clock.append(time.process_time())
+    if setting.method in ("kmeans++", "lwcs"):
+        centers, n_iter, n_em = lloyd(rows, centers, sample_weight=weights, tol=TOL)
+        n_distances += n_em
+    elif setting.method in ("vargmm", "vcgmm"):
+        model = VCGMM(
+            n_clusters,
+            n_neighbors=setting.n_neighbors,
+            n_random=setting.n_random,
+            init=centers,
+            start="random",
+            moves=None,
+            tol=TOL,
+            stopping="paper",
+            compute_labels=False,
+            random_state=rng,
+        ).fit(rows, sample_weight=weights)
+        centers, n_iter = model.cluster_centers_, model.n_iter_
+        n_distances += model.n_distances_
+    clock.append(time.process_time())
+    return Fit(centers, n_iter, n_distances, *np.diff(clock), clock[-1] - clock[0])
+
+
+def _fit_ours(setting, X, n_clusters, rng):
+    # as anyone would call it: every option but the sizes at its default
+    start = time.process_time()
+    model = VCGMM(n_clusters, coreset_size=setting.size, compute_labels=False, random_state=rng).fit(X)
+    seconds = time.process_time() - start
+    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, seconds=seconds)
+
+
+def _fit_peer(name, X, n_clusters, seed):
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.process_time()
+        if name == "faiss":
+            import faiss
+
+            faiss.omp_set_num_threads(1)
+            start = time.process_time()
+            options = dict(seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
+            model = faiss.Kmeans(X.shape[1], n_clusters, **options)
+            model.train(X)
+            centers, n_iter = model.centroids, len(model.iteration_stats)
+        elif name == "minibatch":
+            options = dict(batch_size=1024, n_init=1, compute_labels=False, random_state=seed)
+            model = MiniBatchKMeans(n_clusters, **options).fit(X)
+            centers, n_iter = model.cluster_centers_, model.n_iter_
+        else:
+            model = KMeans(n_clusters, algorithm=name.split()[1], n_init=1, random_state=seed).fit(X)
+            centers, n_iter = model.cluster_centers_, model.n_iter_
+        seconds = time.process_time() - start
+    return Fit(np.asarray(centers, dtype=X.dtype), n_iter, seconds=seconds)
+
+
+def warm_up(settings, X):
+    """Run every method once on a few rows, so that the clock sees no compilation."""
+    few = np.ascontiguousarray(X[:: max(1, len(X) // 600)])
+    for setting in {s.method: s for s in settings}.values():
+        fit(replace(setting, size=setting.size and 256), few, 8, seed=0)
+    nearest_centers(few, few[:8])
+
+
+def sweep(problem, n_clusters, settings, *, n_seeds, n_peer_seeds=1, seed=0, progress=None):
+    """Run every setting with every seed.
+
+    Parameters
+    ----------
+    problem : vcgmm_data.Problem
+    settings : list of Setting, with "kmeans++" among them
+    n_seeds, n_peer_seeds : int, runs of each setting; of `PEERS`
+    progress : called with a row after each run, or None
+
+    Returns
+    -------
+    list of dict: dataset, clusters, method, setting, size, seed; error (quantisation error on `problem.measured`), nmi
+    (normalised mutual information with the partition of k-means++ of this seed; for k-means++ itself of the next),
+    iterations, distances, and CPU seconds: seconds, coreset_seconds, seeding_seconds, em_seconds
+    """
+    warm_up(settings, problem.X)
+    rows, partitions = [], {}
+    ordered = sorted(settings, key=lambda s: s.method != "kmeans++")
+    for setting in ordered:
+        seeds = range(seed, seed + (n_peer_seeds if setting.method in PEERS else n_seeds))
+        for s in seeds:
+            fitted = fit(setting, problem.X, n_clusters, seed=s)
+            with one_thread():
+                labels, sq_dist = nearest_centers(problem.measured, fitted.centers)
+            row = dict(
+                dataset=problem.name,
+                clusters=n_clusters,
+                method=setting.method,
+                setting=setting.label,
+                size=setting.size,
+                seed=s,
+                error=float(sq_dist.sum()),
+                iterations=fitted.n_iter,
+                distances=fitted.n_distances,
+                seconds=fitted.seconds,
+                coreset_seconds=fitted.coreset_seconds,
+                seeding_seconds=fitted.seeding_seconds,
+                em_seconds=fitted.em_seconds,
+            )
+            if setting.method == "kmeans++":
+                partitions[s] = labels
+                row["nmi"] = np.nan
+            else:
+                row["nmi"] = float(normalized_mutual_info_score(partitions[s], labels))
+            rows.append(row)
+            if progress:
+                progress(row)
+    seeds = list(partitions)
+    for row in rows:
+        if row["method"] == "kmeans++" and len(seeds) > 1:
+            other = seeds[(seeds.index(row["seed"]) + 1) % len(seeds)]
+            row["nmi"] = float(normalized_mutual_info_score(partitions[row["seed"]], partitions[other]))
+    return rows
