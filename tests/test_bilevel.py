@@ -1,6 +1,5 @@
 """BilevelCoreset as its users meet it."""
 
-import doctest
 import os
 import subprocess
 import sys
@@ -29,11 +28,6 @@ def refit_loss(X, y, coreset, l2):
     X_small, y_small, w = coreset.take(X, y)
     model = LogisticRegression(C=1 / (l2 * len(y)), tol=1e-8, max_iter=1000).fit(X_small, y_small, sample_weight=w)
     return np.logaddexp(0, -y * model.decision_function(X)).mean()
-
-
-def test_the_example_in_the_docstring():
-    assert doctest.testmod(selector_module).attempted > 0
-    assert doctest.testmod(selector_module).failed == 0
 
 
 # Nested sets, ties, threads ------------------------------------------------------------------------------------------

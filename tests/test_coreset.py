@@ -284,3 +284,9 @@ def test_it_is_not_fitted_before_fit():
     for ask in (both.predict, both.predict_proba, both.decision_function, both.score):
         with pytest.raises(NotFittedError):
             ask(np.ones((3, 2)))
+
+
+def test_a_coreset_estimator_says_in_which_order_its_parts_come():
+    X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+    with pytest.raises(TypeError, match=r"the order is CoresetEstimator\(selector, estimator\)"):
+        CoresetEstimator(LogisticRegression(), UniformCoreset(4)).fit(X, y)

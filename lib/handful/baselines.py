@@ -19,6 +19,14 @@ class UniformCoreset(Selector):
     ----------
     indices_ : shape (m,)
     weights_ : shape (m,), ``sample_weight * n / m``: an unbiased estimate of every weighted sum
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(20.0).reshape(10, 2)
+    >>> X_small, w = UniformCoreset(5, random_state=0).fit(X).take(X)
+    >>> X_small.shape, w.tolist()
+    ((5, 2), [2.0, 2.0, 2.0, 2.0, 2.0])
     """
 
     _takes_sparse = True
@@ -70,6 +78,14 @@ class KMeansPlusPlus(_Centres):
     ----------
     indices_ : shape (m,), distinct, in the order of selection
     weights_ : shape (m,), they add up to the total sample_weight
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [0.2], [9.0]])
+    >>> centres, w = KMeansPlusPlus(2, weighting="cells", random_state=0).fit(X).take(X)
+    >>> sorted(w.tolist())
+    [1.0, 3.0]
     """
 
     def _centres(self, X, sample_weight, rng):
@@ -96,6 +112,13 @@ class KCenter(_Centres):
     ----------
     indices_ : shape (m,), distinct, in the order of selection
     weights_ : shape (m,), they add up to the total sample_weight
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [9.0]])
+    >>> KCenter(3, random_state=0).fit(X).take(X)[0].ravel().tolist()
+    [9.0, 0.0, 5.0]
     """
 
     def _centres(self, X, sample_weight, rng):

@@ -277,6 +277,19 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     selector_ : the fitted selector
     estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
         `decision_function`, `transform` and `score` are its own
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from handful import BilevelCoreset, Logistic
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, LogisticRegression(C=1 / (1e-2 * len(y)))))
+    >>> bool(model.fit(X, y).score(X, y) > 0.95)
+    True
     """
 
     def __init__(self, selector, estimator):
@@ -288,9 +301,16 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            if `selector` is no selector (the selector comes first, then the estimator)
         ValueError
             if the estimator's `fit` has no `sample_weight`: the weights would be dropped
         """
+        if not hasattr(self.selector, "take"):
+            raise TypeError(
+                f"selector must choose rows, as BilevelCoreset does, got {self.selector!r}; "
+                "the order is CoresetEstimator(selector, estimator)."
+            )
         if not has_fit_parameter(self.estimator, "sample_weight"):
             raise ValueError(
                 f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "

@@ -91,6 +91,17 @@ class BanditSampler(Sampler):
         batch, the value of the regret bound with that mean for the bound on the squared losses
     batch_size : int
     random_state : int, Generator, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([0.0, 0.0, 0.0, 5.0])
+    >>> sampler = BanditSampler(4, batch_size=2, random_state=0)
+    >>> for _ in range(50):
+    ...     indices, weights = sampler.sample()
+    ...     sampler.update(losses[indices])
+    >>> int(sampler.probabilities.argmax())
+    3
     """
 
     def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None):

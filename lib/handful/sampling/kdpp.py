@@ -127,6 +127,14 @@ class KDPP:
     ----------
     n, k : int
     log_normaliser : float, log e_k of L's eigenvalues
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # two equal points never come together
+    >>> dpp = KDPP(X, 2, random_state=0)
+    >>> all(2 in dpp.sample() for _ in range(100))
+    True
     """
 
     def __init__(self, X, k, *, ridge=0.0, random_state=None):

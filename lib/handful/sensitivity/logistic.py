@@ -59,6 +59,16 @@ class LogisticSensitivity(Selector):
     ----------
     indices_ : shape (m,), a row may come more than once
     weights_ : shape (m,), unbiased: their expected sum is the total sample_weight
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(0)) / X.std(0)
+    >>> X_small, y_small, w = LogisticSensitivity(100, random_state=0).fit(X, y).take(X, y)
+    >>> bool(LogisticRegression().fit(X_small, y_small, sample_weight=w).score(X, y) > 0.9)
+    True
     """
 
     _needs_y = True

@@ -22,6 +22,17 @@ class DynamicMergeReduce(Tree):
     coreset_ : Coreset of the rows that are there; its indices are their ids
     n_rows_ : int; rows that are there
     n_reductions_ : int; times a selector ran
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful import UniformCoreset
+    >>> X = np.arange(600.0).reshape(300, 2)
+    >>> data = DynamicMergeReduce(UniformCoreset(), size=20, leaf_size=50, random_state=0)
+    >>> ids = data.insert(X)
+    >>> data = data.delete(ids[:100])
+    >>> data.n_rows_, bool((data.coreset_.indices >= 100).all())
+    (200, True)
     """
 
     def __init__(self, selector, *, size=100, leaf_size=1000, random_state=None):

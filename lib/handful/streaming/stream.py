@@ -29,6 +29,16 @@ class MergeReduce(Tree):
     n_seen_ : int; rows seen
     n_rows_held_ : int; rows in memory
     n_reductions_ : int; times a selector ran
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful import UniformCoreset
+    >>> stream = MergeReduce(UniformCoreset(), size=20, leaf_size=100, random_state=0)
+    >>> for start in range(0, 1000, 250):
+    ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
+    >>> len(stream.coreset_), stream.n_seen_, stream.n_rows_held_ < 200
+    (20, 1000, True)
     """
 
     def __init__(self, selector, *, size=100, leaf_size=1000, slots=None, random_state=None):

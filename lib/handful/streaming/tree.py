@@ -170,5 +170,9 @@ class Tree(BaseEstimator):
         """Shorthand for ``self.coreset_.take(X, *arrays)``, where the whole stream is at hand."""
         return self.coreset_.take(X, *arrays)
 
+    def subset(self, dataset):
+        """Shorthand for ``self.coreset_.subset(dataset)``, where the whole stream is at hand."""
+        return self.coreset_.subset(dataset)
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "seed_")

@@ -61,6 +61,14 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     lower_bound_ : float; no solution has a lower objective (the dual objective at a feasible point)
     gap_ : float; ``(objective_ - lower_bound_) / objective_``
     n_iter_ : int; iterations over all stages
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> svm = LinearSVM(lam=0.1).fit((X - X.mean(0)) / X.std(0), y)
+    >>> bool(svm.gap_ < 1e-8)
+    True
     """
 
     def __init__(self, *, lam=1.0, tol=1e-8, max_iter=200, warm_start=False):
