@@ -26,14 +26,14 @@ def test_a_run_gets_its_profiles_values_and_the_profile(root):
     assert runs[0].notebook.title == "A demonstration"
 
 
-@pytest.mark.parametrize("only", ["demo/b", "b", "*/b", "demo/[b]"])
-def test_only_takes_part_of_a_name_or_a_pattern(root, only):
+@pytest.mark.parametrize("only", [["demo/b"], ["b"], ["*/b"], ["demo/[b]"], ["demo/b", "b"]])
+def test_only_takes_parts_of_names_or_patterns(root, only):
     assert [n.name for n in find_notebooks(root / "notebooks", only)] == ["demo/b"]
 
 
 def test_only_that_matches_nothing_names_the_notebooks(root):
     with pytest.raises(NotebookError, match=r"no notebook matches 'fig99'.*demo/a, demo/b"):
-        plan(root / "notebooks", "quick", "fig99")
+        plan(root / "notebooks", "quick", ["demo", "fig99"])
 
 
 def test_an_unknown_parameter_is_refused_with_the_known_ones(root):

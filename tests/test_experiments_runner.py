@@ -35,7 +35,7 @@ def checkout(tmp_path):
     return make
 
 
-def _run(root, profile="quick", only=None, **options):
+def _run(root, profile="quick", only=(), **options):
     outcomes = reproduce(plan(root / "notebooks", profile, only), figures=root / "figures", **options)
     return {o.run.name: o for o in outcomes}
 

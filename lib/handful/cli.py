@@ -65,7 +65,13 @@ def _parser():
         help="how much of the papers: quick (small data, minutes; the default), laptop (the papers' data, "
         "fewer seeds), paper (the papers' protocol; a GPU or a night)",
     )
-    reproduce.add_argument("--only", metavar="PATTERN", help='part of a name like "bico/fig06", or a pattern with *')
+    reproduce.add_argument(
+        "--only",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help='part of a name like "bico/fig06", or a pattern with *; may be given several times',
+    )
     reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
     reproduce.add_argument("--force", action="store_true", help="run what is up to date, too")
     reproduce.set_defaults(run=_reproduce)

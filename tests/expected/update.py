@@ -18,7 +18,7 @@ def main(pattern=None):
     """Run the notebooks that `pattern` matches at profile quick and keep their rows; the number that failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for outcome in reproduce(plan(NOTEBOOKS, "quick", pattern), figures=folder):
+        for outcome in reproduce(plan(NOTEBOOKS, "quick", [pattern]), figures=folder):
             name = outcome.run.name
             if outcome.status != "done":
                 failed += 1

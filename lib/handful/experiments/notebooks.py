@@ -86,27 +86,26 @@ def read_notebook(path, name=None):
     return Notebook(name, path, [{**c, "source": "".join(c["source"])} for c in cells])
 
 
-def find_notebooks(folder, only=None):
+def find_notebooks(folder, only=()):
     """The notebooks `<folder>/<paper>/*.ipynb`, sorted by name.
 
     Parameters
     ----------
-    only : str or None, a part of "<paper>/<stem>" or a pattern with * and ?
+    only : list of str, each a part of "<paper>/<stem>" or a pattern with * and ?; empty for all notebooks
 
     Raises
     ------
     NotebookError
-        where there are none, or none that `only` matches.
+        where there are none, or none that one of `only` matches.
     """
     found = [read_notebook(p) for p in sorted(Path(folder).glob("*/*.ipynb"))]
     if not found:
         raise NotebookError(f"no notebooks in {folder}; they are named <paper>/<notebook>.ipynb.")
-    if only is None:
-        return found
-    chosen = [n for n in found if only in n.name or fnmatch(n.name, only)]
-    if not chosen:
-        raise NotebookError(f"no notebook matches {only!r}; there are: {', '.join(n.name for n in found)}.")
-    return chosen
+    chosen = {p: [n.name for n in found if p in n.name or fnmatch(n.name, p)] for p in only}
+    for pattern, names in chosen.items():
+        if not names:
+            raise NotebookError(f"no notebook matches {pattern!r}; there are: {', '.join(n.name for n in found)}.")
+    return [n for n in found if not only or any(n.name in names for names in chosen.values())]
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def read_profiles(folder):
         raise NotebookError(f"{path}: {error}.") from error
 
 
-def plan(folder, profile, only=None):
+def plan(folder, profile, only=()):
     """What `handful reproduce` runs: the notebooks of `folder`, checked before any of them starts.
 
     A notebook gets the parameters of its entry and `profile` itself; the others keep the values of its cell.
