@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
-from handful.bilevel import selector as selector_module
+from handful.bilevel import forward
 from handful.bilevel.linear import LinearSelection
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -46,7 +46,7 @@ def test_a_prefix_is_the_smaller_coreset(score, n_start, batch, robust, share):
 
 
 def test_a_prefix_in_the_middle_of_a_batch_comes_from_as_many_candidates(monkeypatch):
-    monkeypatch.setattr(selector_module, "CANDIDATES", 5)
+    monkeypatch.setattr(forward, "CANDIDATES", 5)
     X, y = two_classes()
     whole, part = (BilevelCoreset(size=size, batch=25, random_state=0).fit(X, y).indices_ for size in (77, 55))
     assert (whole[:55] == part).all()
@@ -285,8 +285,14 @@ def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
         (dict(batch=0), r"batch must be a positive integer, got 0"),
         (dict(batch=1.5), r"batch must be a positive integer, got 1\.5"),
         (dict(n_start=0), r"n_start must be a positive integer, got 0"),
-        (dict(problem="logistic"), r"problem must be a Logistic or a LeastSquares or another Problem, got 'logistic'"),
-        (dict(problem=Logistic), r"problem must be a Logistic or a LeastSquares or another Problem, got <class"),
+        (
+            dict(problem="logistic"),
+            r"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got 'logistic'",
+        ),
+        (
+            dict(problem=Logistic),
+            r"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got <class",
+        ),
         (dict(problem=Logistic(0.0)), r"l2 must be a positive finite number, got l2=0\.0"),
         (dict(problem=Logistic(-1)), r"l2 must be a positive finite number, got l2=-1"),
         (dict(problem=Logistic(np.nan)), r"l2 must be a positive finite number, got l2=nan"),

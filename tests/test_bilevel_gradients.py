@@ -31,7 +31,7 @@ def data_of(problem, *, n=60, d=4, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
     X = scale * rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7) + 0.3
     z = X @ rng.normal(size=d) + 0.5
-    y = np.where(z + rng.normal(size=n) > 0, 1.0, -1.0) if problem.two_classes else z + rng.normal(size=n)
+    y = np.where(z + rng.normal(size=n) > 0, 1.0, -1.0) if problem.classifies else z + rng.normal(size=n)
     return X, y, rng
 
 

@@ -4,10 +4,11 @@ import clarabel
 import numpy as np
 import pytest
 from handful import LeastSquares, Logistic
+from handful.bilevel.forward import CANDIDATES, top_candidates
+from handful.bilevel.joint import JointSelection
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.newton import ConvergenceError, cholesky_solve, pointwise
 from handful.bilevel.passes import LOGISTIC, SQUARED, DataPasses, residuals
-from handful.bilevel.selector import CANDIDATES, top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -124,7 +125,7 @@ def test_inner_solutions_are_those_of_scikit_learn_on_weighted_data(fit_intercep
         (Logistic(l2, fit_intercept=fit_intercept), np.sign(target), LogisticRegression(C=1 / (l2 * n), tol=1e-10)),
         (LeastSquares(l2, fit_intercept=fit_intercept), target, Ridge(alpha=l2 * n)),
     ]:
-        if problem.two_classes:
+        if problem.classifies:
             model.set_params(solver="newton-cholesky", max_iter=500)
         model.set_params(fit_intercept=fit_intercept).fit(X.astype(float), y, sample_weight=w)
         inner = selection(problem, X, y)
@@ -250,7 +251,7 @@ def blobs(problem, n=300, d=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     target = X @ rng.normal(size=d) + 0.5 + rng.normal(size=n)
-    return X, np.sign(target) if problem.two_classes else target
+    return X, np.sign(target) if problem.classifies else target
 
 
 @pytest.mark.parametrize("problem", [Logistic(0.01), Logistic(1e-4, fit_intercept=False), LeastSquares(0.01)], ids=str)
@@ -263,7 +264,7 @@ def test_optimised_weights_never_increase_the_outer_loss(problem, seed):
         model = selection(problem, X, y, rows)
         losses = [outer_after_training(problem, X, y, np.ones(300), share(300, rows, start))]
         for max_iter in (1, 2, 5, 40):
-            c = optimise_weights([model], start, max_iter=max_iter)
+            c = optimise_weights(model, start, max_iter=max_iter)
             assert c.min() >= 0
             assert c.sum() == pytest.approx(1, abs=1e-12)
             losses.append(outer_after_training(problem, X, y, np.ones(300), share(300, rows, c)))
@@ -275,7 +276,7 @@ def test_optimised_weights_never_increase_the_outer_loss(problem, seed):
 def test_optimised_weights_are_a_local_minimum(problem):
     X, y = blobs(problem)
     rows = np.arange(15)
-    c = optimise_weights([selection(problem, X, y, rows)], max_iter=200, tol=1e-12)
+    c = optimise_weights(selection(problem, X, y, rows), max_iter=200, tol=1e-12)
     best = outer_after_training(problem, X, y, np.ones(300), share(300, rows, c))
     for j in range(15):
         for step in (1e-3, 1e-2):
@@ -287,7 +288,7 @@ def test_optimised_weights_are_a_local_minimum(problem):
 def test_with_generously_many_points_optimised_weights_reach_the_full_datas_optimum(problem):
     # d + 1 = 5 parameters, 60 points: some weights give them the gradient of the whole data set
     X, y = blobs(problem)
-    c = optimise_weights([selection(problem, X, y, np.arange(60))], max_iter=200, tol=1e-12)
+    c = optimise_weights(selection(problem, X, y, np.arange(60)), max_iter=200, tol=1e-12)
     coreset = outer_after_training(problem, X, y, np.ones(300), share(300, np.arange(60), c))
     full = outer_after_training(problem, X, y, np.ones(300), np.full(300, 1 / 300))
     assert coreset <= full + 1e-6  # the outer loss has no penalty, so that it may end below
@@ -297,7 +298,7 @@ def test_joint_weights_serve_the_sum_of_the_outer_losses():
     trainers = [Logistic(1e-3), Logistic(1.0)]
     X, y = blobs(trainers[0])
     rows = np.arange(10)
-    c = optimise_weights([selection(p, X, y, rows) for p in trainers], max_iter=200, tol=1e-12)
+    c = optimise_weights(JointSelection([selection(p, X, y, rows) for p in trainers]), max_iter=200, tol=1e-12)
 
     def joint(c):
         return sum(outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in trainers)
@@ -310,13 +311,13 @@ def test_joint_weights_serve_the_sum_of_the_outer_losses():
 def test_weights_that_change_nothing_are_kept():
     # one row whose target is fitted exactly: no weight has an effect
     model = selection(LeastSquares(1.0), np.ones((3, 1)), np.zeros(3))
-    np.testing.assert_allclose(optimise_weights([model]), 1 / 3)
+    np.testing.assert_allclose(optimise_weights(model), 1 / 3)
 
 
 def test_the_model_is_left_solved_for_the_weights_returned():
     problem = Logistic(0.01)
     X, y = blobs(problem)
     model = selection(problem, X, y, np.arange(10))
-    c = optimise_weights([model])
+    c = optimise_weights(model)
     theta = inner_solution(problem, X, y, share(300, np.arange(10), c))
     np.testing.assert_allclose(model.theta, theta, atol=1e-5 * np.abs(theta).max())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
+from handful.bilevel.ihvp import Ihvp
 from handful.bilevel.newton import ConvergenceError
 
 ENTRIES = 1 << 22  # of a block of row gradients
@@ -42,10 +43,12 @@ class GenericSelection:
     problem : Problem
     data : Rows
     rng : numpy.random.Generator, for the rows of the outer Hessian
+    ihvp : Ihvp
     """
 
-    def __init__(self, problem, data, rng):
+    def __init__(self, problem, data, rng, ihvp=None):
         self.problem, self.data = problem, data
+        self.ihvp = ihvp or Ihvp()
         self.absent = data.absent
         self.indices = []
         self.theta = None
@@ -79,13 +82,21 @@ class GenericSelection:
                 f"{theta.shape} with {np.count_nonzero(~np.isfinite(theta))} entries that are not finite."
             )
         self.theta, self.weights = theta, c
-        try:
-            self._factor = cho_factor(self.problem.hessian(theta, X, y, c))
-        except (LinAlgError, ValueError):
-            least = eigvalsh(np.nan_to_num(self.problem.hessian(theta, X, y, c)))[0]
+        self._hessian = np.asarray(self.problem.hessian(theta, X, y, c), dtype=np.float64)
+        p = len(theta)
+        if self._hessian.shape != (p, p) or not np.isfinite(self._hessian).all():
             raise ConvergenceError(
-                f"the Hessian of {self.problem!r} on {s} points is singular (least eigenvalue {least:.1e}): implicit "
-                "gradients need it positive definite, which a larger penalty makes it."
+                f"{type(self.problem).__name__}.hessian must give a finite matrix of shape {(p, p)}, got shape "
+                f"{self._hessian.shape} with {np.count_nonzero(~np.isfinite(self._hessian))} entries that are not."
+            )
+        try:
+            self._factor = cho_factor(self._hessian + self.ihvp.damping * np.eye(p))
+        except LinAlgError:
+            least = eigvalsh(self._hessian)[0]
+            raise ConvergenceError(
+                f"the Hessian of {self.problem!r} on {s} points is not positive definite (least eigenvalue "
+                f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or damping (now "
+                f"{self.ihvp.damping:g})."
             ) from None
 
     def _blocks(self, rows):
@@ -121,7 +132,10 @@ class GenericSelection:
     def row_scores(self):
         """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5)."""
         self.gradient = self._outer_gradient()
-        self.direction = cho_solve(self._factor, self.gradient)
+        if self.ihvp.exact:
+            self.direction = cho_solve(self._factor, self.gradient)
+        else:
+            self.direction = self.ihvp.approximate(self._hessian.__matmul__, self.gradient)
         scores = np.empty(len(self._u))
         for rows in self._blocks(np.arange(len(scores))):
             scores[rows] = self.problem.gradients(self.theta, *self.data.take(rows)) @ self.direction
@@ -170,3 +184,8 @@ class GenericSelection:
         """As `LinearSelection.weight_sensitivities`; call after `outer_loss`."""
         rows = self.problem.gradients(self.theta, *self.data.take(self.indices))
         return -cho_solve(self._factor, rows.T), self.gradient, self.outer_hessian()
+
+    def weight_quadratic(self):
+        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`."""
+        jacobian, gradient, hessian = self.weight_sensitivities()
+        return jacobian.T @ hessian @ jacobian, gradient @ jacobian

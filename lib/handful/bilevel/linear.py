@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.linalg.lapack import dpotri
 
+from handful.bilevel.ihvp import Ihvp
 from handful.bilevel.newton import MAX_ITER, ConvergenceError, cholesky_solve, pointwise, solve_inner
 from handful.bilevel.passes import LOGISTIC
 
@@ -24,17 +25,20 @@ class LinearSelection:
     Parameters
     ----------
     problem : LinearProblem
-    data : DataPasses over the whole data set; rows of weight zero are no candidates
-    capacity : the size that the coreset will have
+    data : DataPasses over the rows of the outer loss, among which the candidates are
+    capacity : the largest size that the coreset will have
     rng : numpy.random.Generator, for the rows of the outer Hessian
+    absent : rows that may not be chosen; None: those of weight zero
+    ihvp : Ihvp
     """
 
-    def __init__(self, problem, data, capacity, rng):
+    def __init__(self, problem, data, capacity, rng, absent=None, ihvp=None):
         d = data.X.shape[1]
         sample_weight = data.sample_weight
         self.problem = problem
         self.data = data
-        self.absent = np.flatnonzero(sample_weight == 0)
+        self.ihvp = ihvp or Ihvp()
+        self.absent = np.flatnonzero(sample_weight == 0) if absent is None else absent
         self.indices = []
         self._in_span = d > SPAN_ABOVE and capacity < d
         p = (capacity if self._in_span else d) + 1
@@ -127,7 +131,7 @@ class LinearSelection:
             if Newton's method stops short of the tolerance, or the penalty vanishes beside the features
         """
         s = len(self)
-        c = np.full(s, 1.0 / s) if weights is None else weights
+        self.weights = c = np.full(s, 1.0 / s) if weights is None else weights
         try:
             self.factor, left = solve_inner(
                 self.problem.kind, self.A, self.y, c, self.penalty, self.theta, self._guess, TOL, MAX_ITER
@@ -144,14 +148,18 @@ class LinearSelection:
                 f"the one at zero); raise l2 (now {self.problem.l2:g}) or scale the features."
             )
 
-    def linear_scores(self):
-        """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5), -inf where excluded.
+    def row_scores(self):
+        """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5).
 
         Returns a buffer that the next call overwrites.
         """
         self.gradient = g = self._outer_gradient()
-        self.direction = self._inverse_hessian_product(g)
-        scores = self.data.linear_scores(self.direction)
+        self.direction = self._implicit_direction(g)
+        return self.data.linear_scores(self.direction)
+
+    def linear_scores(self):
+        """`row_scores`, -inf for rows that are chosen already or may not be; in the same buffer."""
+        scores = self.row_scores()
         scores[self.indices] = -np.inf
         scores[self.absent] = -np.inf
         return scores
@@ -162,14 +170,34 @@ class LinearSelection:
             g[-1] = 0.0
         return g
 
-    def _inverse_hessian_product(self, g):
+    def _implicit_direction(self, g):
+        if self.ihvp.exact and not self.ihvp.damping:
+            return self._inverse_hessian_product(g)
+        if self.ihvp.exact:
+            p, damping = len(self.penalty), self.ihvp.damping
+            damped = np.linalg.cholesky(self.factor @ self.factor.T + damping * np.eye(p))
+            return self._inverse_hessian_product(g, damped, self.problem.l2 + damping)
+        self._curvature = self._second_derivative(self.A @ self.theta) * self.weights
+        return self.ihvp.approximate(self._hessian_product, g)
+
+    def _hessian_product(self, v):
+        inside = np.append(self._basis.T @ v[:-1], v[-1]) if self._in_span else v
+        image = self.A.T @ (self._curvature * (self.A @ inside)) + self.penalty * inside
         if not self._in_span:
-            return cholesky_solve(self.factor, g)
+            return image
+        outside = v[:-1] - self._basis @ inside[:-1]
+        return np.append(self._basis @ image[:-1] + self.problem.l2 * outside, image[-1])
+
+    def _inverse_hessian_product(self, g, factor=None, outside=None):
+        factor = self.factor if factor is None else factor
+        if not self._in_span:
+            return cholesky_solve(factor, g)
         Q = self._basis
         inside = np.append(Q.T @ g[:-1], g[-1])
-        solved = cholesky_solve(self.factor, inside)
+        solved = cholesky_solve(factor, inside)
         # outside the span of the chosen rows the Hessian is l2 times the identity
-        return np.append(Q @ solved[:-1] + (g[:-1] - Q @ inside[:-1]) / self.problem.l2, solved[-1])
+        rest = (g[:-1] - Q @ inside[:-1]) / (self.problem.l2 if outside is None else outside)
+        return np.append(Q @ solved[:-1] + rest, solved[-1])
 
     def predicted_gains(self, candidates, *, free_weights=False):
         """Decrease of the outer loss that adding each candidate row predicts, shape (k,).
@@ -260,6 +288,11 @@ class LinearSelection:
         design = np.column_stack([X @ Q, np.full(X.shape[0], float(self.problem.fit_intercept))])
         hessian = design.T @ (design * self._sample_curvature()[:, None])
         return jacobian, np.append(Q.T @ self.gradient[:-1], self.gradient[-1]), hessian
+
+    def weight_quadratic(self):
+        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`."""
+        jacobian, gradient, hessian = self.weight_sensitivities()
+        return jacobian.T @ hessian @ jacobian, gradient @ jacobian
 
     def _residuals(self):
         s = len(self)

@@ -11,6 +11,8 @@ from handful.bilevel.newton import MAX_ITER, ConvergenceError
 from handful.bilevel.passes import LOGISTIC, SQUARED
 from handful.coreset import signed_labels
 
+SOFT_TOLERANCE = 1e-4  # by which a row of soft targets may miss one: those of float16 networks do by rounding
+
 
 class Problem(BaseEstimator):
     """Base class of a user's own inner problem: `BilevelCoreset` selects for any model that it describes.
@@ -48,6 +50,7 @@ class Problem(BaseEstimator):
 
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
+    classifies = False  # whether y holds classes, of which each must be among the chosen rows
 
     def check(self):
         """ValueError if a hyper-parameter makes no sense."""
@@ -163,7 +166,9 @@ class LinearProblem(BaseEstimator):
 
 
 class Logistic(LinearProblem):
-    """Binary logistic regression (Borsos et al. 2024, Section 5.2.2).
+    """Logistic regression, binary or multinomial as the labels are (Borsos et al. 2024, Sections 5.1 and 5.2.2).
+
+    Targets may be soft: a matrix, shape (n, classes), of rows that add up to one.
 
     Parameters
     ----------
@@ -174,11 +179,42 @@ class Logistic(LinearProblem):
     """
 
     kind = LOGISTIC
-    two_classes = True
+    classifies = True
 
     def encode(self, y):
-        """Labels as -1 and +1, in the order of `numpy.unique`; ValueError unless there are two of them."""
-        return signed_labels(y, "logistic regression")[1]
+        """Two classes as -1 and +1, in the order of `numpy.unique`; more as rows of 0 and 1; soft targets as they are.
+
+        Raises
+        ------
+        ValueError
+            for less than two classes, and for soft targets that are negative or do not add up to one
+        """
+        y = np.asarray(y)
+        if y.ndim == 2:
+            return _soft_targets(y)
+        if type_of_target(y) != "multiclass":
+            return signed_labels(y, "logistic regression")[1]
+        classes, codes = np.unique(y, return_inverse=True)
+        targets = np.zeros((len(y), len(classes)))
+        targets[np.arange(len(y)), codes] = 1.0
+        return targets
+
+
+def _soft_targets(y):
+    y = y.astype(np.float64)
+    if y.shape[1] < 2:
+        raise ValueError(f"soft targets need a column for each of at least 2 classes, got shape {y.shape}.")
+    if y.min() < 0.0:
+        row = int(np.argmin(y.min(axis=1)))
+        raise ValueError(f"soft targets must not be negative, got {y[row].min():.3g} in row {row}.")
+    off = np.abs(y.sum(axis=1) - 1.0)
+    if off.max() > SOFT_TOLERANCE:
+        row = int(np.argmax(off))
+        raise ValueError(
+            f"soft targets must add up to one in every row, got {y[row].sum():.6g} in row {row}: divide each row by "
+            "its sum."
+        )
+    return y / y.sum(axis=1, keepdims=True)
 
 
 class LeastSquares(LinearProblem):
@@ -190,7 +226,7 @@ class LeastSquares(LinearProblem):
     """
 
     kind = SQUARED
-    two_classes = False
+    classifies = False
 
     def encode(self, y):
         """Targets as float64; ValueError for anything that is not numeric."""

@@ -1,34 +1,28 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
-import warnings
 from functools import cache
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import ClassifierTags
+from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
 from tqdm import tqdm
 
-from handful.bilevel.generic import GenericSelection, Rows
-from handful.bilevel.linear import LinearSelection
-from handful.bilevel.passes import DataPasses
-from handful.bilevel.problems import LinearProblem, Logistic, Problem
-from handful.bilevel.weights import optimise_weights
-from handful.coreset import Selector, check_magnitude
+from handful.bilevel import forward, regularised, subsets
+from handful.bilevel.ihvp import Ihvp
+from handful.bilevel.models import OUTER, check_problem, class_labels, outer_rows, parts, selection_for
+from handful.bilevel.problems import Logistic
+from handful.bilevel.weights import descend, optimise_weights
+from handful.coreset import Selector, check_magnitude, check_sample_weight
 
-CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
 PAPER_START = 10  # random points that the paper starts from
-# Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
-# at the same loss as after every single point, at a third of the cost.
-GROWTH = {"binary": np.inf, "optimised": 1.2, "corrective": 1.0}
-STEPS_ON_THE_WAY = 3
-REFILLS = 4  # times that points whose optimal weight is zero make room for others
 
 OPTIONS = {
-    "strategy": ("forward",),
+    "strategy": ("forward", "exchange", "elimination", "regularised"),
     "score": ("quadratic", "linear"),
-    "weighting": ("binary", "optimised", "corrective"),
+    "weighting": ("auto", "binary", "optimised", "corrective"),
+    "outer": OUTER,
 }
 
 
@@ -38,31 +32,47 @@ class BilevelCoreset(Selector):
     Greedy forward selection (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
     joins them (the implicit gradient), take the best, repeat. Inner problems are solved exactly, implicit gradients
-    are exact for all n candidates, and each step reads the data twice.
+    are exact for all n candidates, and each step of a linear model reads the data twice.
 
     Parameters
     ----------
-    problem : Logistic or LeastSquares, what will be trained on the coreset; `Logistic()` by default
+    problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of two: what will be
+        trained on the coreset; `Logistic()` by default
     size : number of points m
-    strategy : "forward"
-    score : which point is best:
+    strategy : how the set is found (Section 3.5):
+        "forward" adds the best points to a few random ones;
+        "exchange" swaps the worst for the best, starting from m random ones;
+        "elimination" drops the worst, starting from all rows: for coresets not much smaller than the data;
+        "regularised" optimises the weights of all rows under a penalty that makes most of them zero (Algorithm 2)
+    score : which point is best to add:
         "linear" takes the smallest implicit gradient (the paper, Equation 4);
         "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
-        predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count)
+        predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
+        What leaves in "exchange" and "elimination" has the largest implicit gradient under both
     weighting : "binary" gives every point the weight n / m (the paper's "BiCo");
         "optimised" optimises the weights each time the coreset has grown by a fifth, and at the end;
-        "corrective" optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/ weights")
-    batch : points added a step (Section 3.5.1); the best `batch` by score
+        "corrective" optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/ weights");
+        "auto" is "optimised" for the regularised strategy, which is about weights, and "binary" for the others
+    batch : points added, dropped or swapped a step (Section 3.5.1). None: 1, a 200th of the rows, 1 % of m
+    max_steps : steps of "exchange" (None: 200, the paper's) and "regularised" (None: 1,000)
+    outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row counts alike) or
+        "validation", those given to `fit`
+    ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" exactly, by the cheapest way for
+        the problem; "cholesky" with a factor of the whole Hessian; "cg" by `ihvp_steps` conjugate gradients from zero;
+        "neumann" by as many terms of the Neumann series
+    ihvp_steps : 100 in the paper
+    damping : added to the Hessian's diagonal in implicit gradients, for penalties that leave it nearly singular
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     n_start : random points to start from; one of each class at least. None: 10 for the linear rule, as in
         the paper, and 2 for the quadratic one, which makes better use of them
-    random_state : int, Generator or None; the random start, and the 4,096 rows that estimate the outer curvature
+    random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
     verbose : whether to show a progress bar
 
     Attributes
     ----------
-    indices_ : shape (m,), in the order of selection: ``indices_[:k]`` is the binary coreset of size k
+    indices_ : shape (m,), in the order of selection: for forward selection ``indices_[:k]`` is the binary coreset of
+        size k
     weights_ : shape (m,), they add up to the total sample_weight (n by default)
     coreset_ : both together
 
@@ -95,8 +105,13 @@ class BilevelCoreset(Selector):
         size=100,
         strategy="forward",
         score="quadratic",
-        weighting="binary",
-        batch=1,
+        weighting="auto",
+        batch=None,
+        max_steps=None,
+        outer="train",
+        ihvp="auto",
+        ihvp_steps=100,
+        damping=0.0,
         robust=False,
         n_start=None,
         random_state=None,
@@ -108,185 +123,185 @@ class BilevelCoreset(Selector):
         self.score = score
         self.weighting = weighting
         self.batch = batch
+        self.max_steps = max_steps
+        self.outer = outer
+        self.ihvp = ihvp
+        self.ihvp_steps = ihvp_steps
+        self.damping = damping
         self.robust = robust
         self.n_start = n_start
         self.random_state = random_state
         self.verbose = verbose
 
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Choose the coreset.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`
+        validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see `outer`
+
+        Raises
+        ------
+        ValueError
+            as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+        """
+        self._validation = validation
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            del self._validation
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        if getattr(self._problem(), "two_classes", False):
-            tags.classifier_tags = ClassifierTags(multi_class=False)
-        tags.target_tags.required = getattr(self._problem(), "needs_y", True)
+        tags.target_tags.required = self._asks_for_y()
         return tags
 
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
 
+    def _asks_for_y(self):
+        problem = self._problem()
+        return any(getattr(part, "needs_y", True) for part, _ in parts(problem))
+
+    def _check_X_y(self, X, y):
+        options = dict(accept_sparse="csr", dtype=list(self._dtypes))
+        if y is None and not self._asks_for_y():
+            return validate_data(self, X, **options), None
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:  # soft targets, or what the problem's `encode` makes of it
+            return validate_data(self, X, y, **options, multi_output=True)
+        return super()._check_X_y(X, y)
+
     def _select(self, X, y, sample_weight, rng):
         problem = self._problem()
         self._check_options()
-        problem.check()
-        y = problem.encode(y)
-        models = self._models(problem, X, y, sample_weight, rng)
-        start = self._random_start(problem, y, sample_weight, rng)
+        check_problem(problem)
+        weighting = self.weighting
+        if weighting == "auto":
+            weighting = "optimised" if self.strategy == "regularised" else "binary"
+        n = X.shape[0]
+        X, y, u, absent = self._outer(X, y, sample_weight)
+        candidates = np.flatnonzero(sample_weight)
+        everything = self.strategy in ("elimination", "regularised")
+        capacity = len(candidates) if everything else self.size
+        ihvp = Ihvp(self.ihvp, self.ihvp_steps, self.damping)
+        model = selection_for(problem, X, y, u, absent, capacity, rng, ihvp=ihvp, robust=self.robust)
+        labels = class_labels(problem, y)
+        start = self._random_start(None if labels is None else labels[:n], candidates, rng)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
-        with _threadpools().limit(limits=1, user_api="blas"):
-            for model in models:
-                model.add(start)
-            weights = self._grow(models)
-        chosen = models[0].indices
+        with _threadpools().limit(limits=1, user_api="blas"), self._bar(len(candidates), len(start)) as bar:
+            model.add(candidates if everything else start)
+            weights = self._run(model, weighting, labels, bar)
+        chosen = np.array(model.indices)
         if weights is None:
             weights = np.full(len(chosen), 1.0 / len(chosen))
         return chosen, sample_weight.sum() * weights
 
-    def _check_X_y(self, X, y):
-        problem = self._problem()
-        if y is None and not getattr(problem, "needs_y", True):
-            return validate_data(self, X, accept_sparse="csr", dtype=list(self._dtypes)), None
-        return super()._check_X_y(X, y)
+    def _run(self, model, weighting, labels, bar):
+        batch, size = self.batch, self.size
+        if self.strategy == "forward":
+            return forward.grow(model, size, score=self.score, weighting=weighting, batch=batch or 1, bar=bar)
+        if self.strategy == "regularised":
+            weights = regularised.regularise(model, size, max_steps=self.max_steps, bar=bar)
+            return None if weighting == "binary" else weights
+        if self.strategy == "elimination":
+            subsets.eliminate(model, size, batch=batch, labels=labels, bar=bar)
+        else:
+            options = dict(score=self.score, batch=batch, max_steps=self.max_steps)
+            subsets.exchange(model, size, **options, labels=labels, bar=bar)
+        if weighting == "binary":
+            return None
+        return optimise_weights(model) if size <= regularised.GAUSS_NEWTON_BELOW else descend(model)
 
-    def _models(self, problem, X, y, sample_weight, rng):
-        if isinstance(problem, LinearProblem):
-            check_magnitude(y, "y", X.dtype)
-            data = DataPasses(X, y, sample_weight, problem.kind)
-            problems = problem.variants() if self.robust else [problem]
-            return [LinearSelection(p, data if i == 0 else data.twin(), self.size, rng) for i, p in enumerate(problems)]
-        if self.robust:
-            raise ValueError(f"robust=True knows the variants of linear models only, not of {problem!r}.")
-        if sparse.issparse(X) and not problem.takes_sparse:
-            raise ValueError(f"{type(problem).__name__} takes no sparse X: use X.toarray().")
-        absent = np.flatnonzero(sample_weight == 0)
-        return [GenericSelection(problem, Rows(X, y, sample_weight, absent), rng)]
+    def _bar(self, n, n_start):
+        options = dict(disable=not self.verbose, desc="BilevelCoreset")
+        if self.strategy == "forward":
+            return tqdm(total=self.size, initial=n_start, unit="point", **options)
+        if self.strategy == "exchange":
+            return tqdm(total=self.max_steps or subsets.EXCHANGE_STEPS, unit="step", **options)
+        return tqdm(total=n - self.size, unit="point", **options)
 
     def _check_options(self):
-        if not isinstance(self._problem(), (LinearProblem, Problem)):
-            raise ValueError(f"problem must be a Logistic or a LeastSquares or another Problem, got {self.problem!r}.")
         for name, allowed in OPTIONS.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
-        for name in ("batch", "n_start"):
+        for name in ("batch", "max_steps", "n_start"):
             value = getattr(self, name)
-            if not (isinstance(value, (int, np.integer)) and value >= 1) and not (name == "n_start" and value is None):
+            if value is not None and (
+                isinstance(value, bool) or not (isinstance(value, (int, np.integer)) and value >= 1)
+            ):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+        Ihvp(self.ihvp, self.ihvp_steps, self.damping).check()
+        if self.strategy != "forward" and self.weighting == "corrective":
+            raise ValueError(
+                f"weighting='corrective' optimises the weights after every selection of strategy='forward'; with "
+                f"strategy={self.strategy!r} take 'optimised', which does so at the end."
+            )
+        if (self._validation is None) != (self.outer == "train"):
+            given = "no" if self._validation is None else "a"
+            raise ValueError(
+                f"outer={self.outer!r} with {given} validation set: give fit(..., validation=(X, y)) together with "
+                "outer='train+validation' or 'validation'."
+            )
 
-    def _random_start(self, problem, y, sample_weight, rng):
-        candidates = np.flatnonzero(sample_weight)
+    def _outer(self, X, y, sample_weight):
+        # the rows of the outer loss, of which the training rows are the first
+        if self._validation is None:
+            return X, y, *outer_rows(X, sample_weight, "train", None)[1:]
+        given = self._validation
+        if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
+            raise ValueError(f"validation must be (X, y) or (X, y, sample_weight), got {type(given).__name__}.")
+        more = check_array(given[0], accept_sparse="csr" if sparse.issparse(X) else False, dtype=X.dtype)
+        check_magnitude(more.data if sparse.issparse(more) else more, "the validation set's X", X.dtype)
+        if more.shape[1] != X.shape[1]:
+            raise ValueError(f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}.")
+        weights = check_sample_weight(given[2] if len(given) == 3 else None, more.shape[0])
+        if y is not None:
+            more_y = check_array(given[1], ensure_2d=False, dtype=None, input_name="the validation set's y")
+            if len(more_y) != more.shape[0] or more_y.ndim != y.ndim:
+                raise ValueError(
+                    f"the validation set's y must have shape ({more.shape[0]}, ...) like its X, got {more_y.shape}."
+                )
+            unknown = [] if y.ndim > 1 or class_labels(self._problem(), y) is None else np.setdiff1d(more_y, y)
+            if len(unknown):
+                raise ValueError(f"the validation set has classes that y has not: {unknown[:5].tolist()}.")
+            y = np.concatenate([y, more_y])
+        stacked, u, absent = outer_rows(X, sample_weight, self.outer, (more, weights))
+        return stacked, y, u, absent
+
+    def _random_start(self, labels, candidates, rng):
+        if self.strategy in ("elimination", "regularised"):
+            return candidates
         n_start = self.n_start or (PAPER_START if self.score == "linear" else 2)
+        if self.strategy == "exchange":
+            n_start = self.size
         start = rng.choice(candidates, min(n_start, len(candidates)), replace=False)
-        if getattr(problem, "two_classes", False):
-            label = y
-            y = label[candidates]
-            if y.min() == y.max():
-                raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
-            if self.size < 2:
-                raise ValueError(f"size must be at least 2, one point of each class, got size={self.size}.")
-            # a point of the other class comes second, so that every prefix has both
-            unlike = start[label[start] != label[start[0]]]
-            second = unlike[0] if len(unlike) else rng.choice(candidates[y != label[start[0]]])
-            rest = start[1:][start[1:] != second][: max(len(start) - 2, 0)]
-            start = np.concatenate([start[:1], [second], rest])
+        if labels is not None:
+            start = _with_every_class(start, labels, candidates, self.size, rng)
         return start[: self.size]
 
-    def _grow(self, models):
-        # Returns the weights, adding up to 1, or None for uniform ones.
-        lead = models[0]
-        weights = None
-        corrected = 1  # size at which the weights were last optimised
-        refills = REFILLS
-        bar = tqdm(total=self.size, initial=len(lead), disable=not self.verbose, unit="point", desc="BilevelCoreset")
-        try:
-            while True:
-                while len(lead) < self.size:
-                    weights = _with_newcomers(weights, len(lead))
-                    if len(lead) >= GROWTH[self.weighting] * corrected:
-                        weights = optimise_weights(models, weights, max_iter=STEPS_ON_THE_WAY)
-                        corrected = len(lead)
-                    else:
-                        for model in models:
-                            model.solve(weights)
-                    best = self._best(models, min(self.batch, self.size - len(lead)))
-                    for model in models:
-                        model.add(best)
-                    bar.update(len(best))
-                if self.weighting == "binary":
-                    break
-                weights = optimise_weights(models, _with_newcomers(weights, len(lead)))
-                alive = weights > 0
-                if alive.all() or refills == 0 or not self._worth_refilling(models, int((~alive).sum())):
-                    break
-                refills -= 1
-                for model in models:
-                    model.keep(alive)
-                weights, corrected = weights[alive], len(lead)
-                bar.update(-int((~alive).sum()))
-        except KeyboardInterrupt:
-            warnings.warn(
-                f"interrupted after {len(lead)} of {self.size} points; they are kept, with equal weights.",
-                stacklevel=2,
-            )
-            weights = None
-        finally:
-            bar.close()
-        return weights
 
-    def _worth_refilling(self, models, n_dead):
-        # whether that many points like the best one would lower the outer loss by a thousandth
-        loss = sum(model.mean_loss() for model in models)
-        best = self._best(models, 1)
-        return n_dead * sum(model.predicted_gains(best, free_weights=True)[0] for model in models) > 1e-3 * loss
-
-    def _best(self, models, count):
-        # Rows of the largest summed score; ties go to the smaller index.
-        total = models[0].linear_scores()
-        if len(models) > 1:
-            total = total.copy()
-            for model in models[1:]:
-                total += model.linear_scores()
-        if self.score == "quadratic":
-            rows = top_candidates(total, max(CANDIDATES, 4 * self.batch))
-            gains = sum(model.predicted_gains(rows, free_weights=self.weighting != "binary") for model in models)
-        else:
-            rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])
-            gains = total[rows]
-        return rows[np.argsort(-gains, kind="stable")[:count]]
+def _with_every_class(start, labels, candidates, size, rng):
+    # one point of each class comes first, so that every prefix of that length has all of them
+    of_candidates = labels[candidates]
+    classes = np.unique(of_candidates)
+    if len(classes) < 2:
+        raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
+    if size < len(classes):
+        raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.")
+    first = {}
+    for row in start:
+        first.setdefault(labels[row], row)
+    for label in classes:
+        if label not in first:
+            first[label] = rng.choice(candidates[of_candidates == label])
+    heads = list(first.values())
+    rest = start[~np.isin(start, heads)][: max(len(start) - len(heads), 0)]
+    return np.concatenate([heads, rest]).astype(np.intp)
 
 
 @cache
 def _threadpools():
     # finding the loaded libraries takes as long as a small selection
     return ThreadpoolController()
-
-
-def _with_newcomers(weights, s):
-    # Newcomers to optimised weights enter with the weight 1 / s.
-    if weights is None or len(weights) == s:
-        return weights
-    weights = np.append(weights, np.full(s - len(weights), 1.0 / s))
-    return weights / weights.sum()
-
-
-def top_candidates(scores, k):
-    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index.
-
-    For long arrays the threshold is read off every 16th score: a full partition would cost as much as a pass over
-    the data.
-    """
-    n = len(scores)
-    chosen = np.arange(n)
-    if n > 64 * k:
-        sample = scores[::16]
-        rank = k // 8 + 1  # aims at 2 k, so that fewer than k are rare
-        threshold = np.partition(sample, len(sample) - rank)[len(sample) - rank]
-        above = np.flatnonzero(scores >= threshold)
-        if len(above) >= k:
-            chosen = above
-    if len(chosen) > k:
-        values = scores[chosen]
-        least = np.partition(values, len(values) - k)[len(values) - k]
-        above = values > least
-        tied = np.flatnonzero(values == least)[: k - np.count_nonzero(above)]
-        above[tied] = True
-        chosen = chosen[above]
-    return chosen[scores[chosen] > -np.inf]

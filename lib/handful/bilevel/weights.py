@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from handful.linalg import project_simplex
+
 # Smallest share of a point that counts as positive, in units of 1 / s.
 _ZERO = 1e-9
 
@@ -52,7 +54,7 @@ def simplex_quadratic(Q, b, start):
         released += 1
 
 
-def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
+def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
     """Weights of the selected points that minimise the outer loss (line 6 of Algorithm 1).
 
     Where the paper takes 150 steps of Adam along the implicit gradient, these are Gauss-Newton steps: the parameters
@@ -62,7 +64,7 @@ def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
 
     Parameters
     ----------
-    models : LinearSelections of the same s points, whose outer losses are added up; left solved for the result
+    model : selection of s points; left solved for the result
     weights : where to start, shape (s,), adding up to 1; uniform for None
     max_iter : Gauss-Newton steps
     tol : relative decrease of the outer loss below which to stop
@@ -71,16 +73,12 @@ def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
     -------
     shape (s,), non-negative, adding up to 1
     """
-    s = len(models[0])
+    s = len(model)
     c = np.full(s, 1.0 / s) if weights is None else weights
-    loss = _joint_loss(models, c)
+    loss = _loss(model, c)
     damping = 1e-3
     for _ in range(max_iter):
-        Q, slope = np.zeros((s, s)), np.zeros(s)
-        for model in models:
-            jacobian, gradient, hessian = model.weight_sensitivities()
-            Q += jacobian.T @ hessian @ jacobian
-            slope += gradient @ jacobian
+        Q, slope = model.weight_quadratic()
         scale = np.trace(Q) / s
         if scale < np.finfo(float).tiny:  # the weights change nothing
             break
@@ -88,7 +86,7 @@ def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
         while decrease <= 0.0 and damping < 1e6:
             D = Q + damping * scale * np.eye(s)
             trial = simplex_quadratic(D, D @ c - slope, c * (c > _ZERO / s))
-            decrease = loss - _joint_loss(models, trial)
+            decrease = loss - _loss(model, trial)
             damping *= 1.0 / 3.0 if decrease > 0.0 else 10.0
         if decrease <= 0.0:
             break
@@ -96,13 +94,51 @@ def optimise_weights(models, weights=None, *, max_iter=20, tol=1e-5):
         loss -= decrease
         if decrease < tol * loss:
             break
-    _joint_loss(models, c)
+    _loss(model, c)
     return c
 
 
-def _joint_loss(models, weights):
-    total = 0.0
-    for model in models:
-        model.solve(weights)
-        total += model.outer_loss()
-    return total
+def descend(model, weights=None, *, steps=30, tol=1e-5):
+    """Weights that decrease the outer loss, by projected gradient steps: for many points, where s x s is too large.
+
+    Parameters
+    ----------
+    model, weights, tol : as in `optimise_weights`
+    steps : int
+
+    Returns
+    -------
+    shape (s,), non-negative, adding up to 1
+    """
+    s = len(model)
+    c = np.full(s, 1.0 / s) if weights is None else weights
+    loss, slope = _slope(model, c)
+    length = 0.1 / (s * max(slope.std(), np.finfo(float).tiny))
+    for _ in range(steps):
+        for _ in range(20):
+            trial = project_simplex(c - length * slope)
+            move = trial - c
+            new, new_slope = _slope(model, trial)
+            if new <= loss - 1e-4 * (move @ move) / length:
+                break
+            length *= 0.4
+        decrease = loss - new
+        if decrease <= 0.0:
+            break
+        c, loss, slope, length = trial, new, new_slope, 1.5 * length
+        if decrease < tol * loss:
+            break
+    _loss(model, c)
+    return c
+
+
+def _loss(model, weights):
+    model.solve(weights)
+    return model.outer_loss()
+
+
+def _slope(model, weights):
+    # the outer loss and its derivative by the weights (Equation 3)
+    model.solve(weights)
+    scores = model.row_scores()
+    return model.mean_loss(), -scores[model.indices].astype(np.float64)

@@ -1,0 +1,110 @@
+"""Coresets for several models at once (Section 4.4)."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+
+class Joint(BaseEstimator):
+    """Two inner problems trained on one coreset, their outer losses added up (Borsos et al. 2024, Section 4.4).
+
+    Parameters
+    ----------
+    problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint again
+    trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same order
+
+    Examples
+    --------
+    >>> from handful import BilevelCoreset, Logistic
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(0)) / X.std(0)
+    >>> problem = Joint(Logistic(l2=1e-3), Logistic(l2=1e-1))
+    >>> BilevelCoreset(problem, size=20, random_state=0).fit(X, y).weights_.sum().round()
+    np.float64(569.0)
+    """
+
+    def __init__(self, problem_a, problem_b, trade_off=1.0):
+        self.problem_a = problem_a
+        self.problem_b = problem_b
+        self.trade_off = trade_off
+
+    def check(self):
+        """ValueError unless the trade-off is a positive finite number."""
+        if not (isinstance(self.trade_off, Real) and np.isfinite(self.trade_off) and self.trade_off > 0):
+            raise ValueError(f"trade_off must be a positive finite number, got {self.trade_off!r}.")
+
+    def parts(self):
+        """``(problem, factor of its outer loss)`` for each problem."""
+        out = []
+        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, float(self.trade_off))):
+            inner = problem.parts() if isinstance(problem, Joint) else [(problem, 1.0)]
+            out += [(p, f * factor) for p, f in inner]
+        return out
+
+
+class JointSelection:
+    """Selections of the same points for several models: scores, gains and outer losses are weighted sums.
+
+    Parameters
+    ----------
+    models : selections of the same rows
+    factors : of their outer losses
+    """
+
+    def __init__(self, models, factors=None):
+        self.models = models
+        self.factors = [1.0] * len(models) if factors is None else factors
+
+    def __len__(self):
+        return len(self.models[0])
+
+    @property
+    def indices(self):
+        """Rows of the coreset, in the order of selection."""
+        return self.models[0].indices
+
+    def _each(self, name, *arguments, **options):
+        for model in self.models:
+            getattr(model, name)(*arguments, **options)
+
+    def _sum(self, name, *arguments, **options):
+        return sum(f * getattr(m, name)(*arguments, **options) for m, f in zip(self.models, self.factors))
+
+    def add(self, indices):
+        """Append rows to the coreset."""
+        self._each("add", indices)
+
+    def keep(self, alive):
+        """Drop the rows where the mask `alive`, shape (s,), is False."""
+        self._each("keep", alive)
+
+    def solve(self, weights=None):
+        """Solve every inner problem."""
+        self._each("solve", weights)
+
+    def row_scores(self):
+        """Summed first-order scores, shape (n,)."""
+        return self._sum("row_scores")
+
+    def linear_scores(self):
+        """Summed first-order scores, -inf where excluded."""
+        return self._sum("linear_scores")
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """Summed predicted gains, shape (k,)."""
+        return self._sum("predicted_gains", candidates, free_weights=free_weights)
+
+    def outer_loss(self):
+        """Summed outer losses; their gradients are kept."""
+        return self._sum("outer_loss")
+
+    def mean_loss(self):
+        """Summed outer losses at the parameters of the last pass."""
+        return self._sum("mean_loss")
+
+    def weight_quadratic(self):
+        """Summed curvatures and slopes by the weights."""
+        pairs = [model.weight_quadratic() for model in self.models]
+        return tuple(sum(f * pair[i] for f, pair in zip(self.factors, pairs)) for i in (0, 1))

@@ -1,0 +1,148 @@
+"""Exact inner solves of multinomial logistic regression: Newton steps by preconditioned conjugate gradients.
+
+Parameters are matrices, shape (p, classes), the design is ``A``, shape (s, p), and the inner problem is
+``sum_i c_i (-sum_k Y_ik log softmax(a_i' theta)_k) + 1/2 sum_jk penalty_j theta_jk^2``.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, error_model="numpy")
+def softmax(Z, Y, loss):
+    """Turn logits `Z` into probabilities in place; the cross-entropy with the targets `Y` goes into `loss`, (s,)."""
+    for i in range(Z.shape[0]):
+        top = Z[i, 0]
+        for k in range(1, Z.shape[1]):
+            top = max(top, Z[i, k])
+        total, inner = 0.0, 0.0
+        for k in range(Z.shape[1]):
+            inner += Y[i, k] * (Z[i, k] - top)
+            Z[i, k] = np.exp(Z[i, k] - top)
+            total += Z[i, k]
+        loss[i] = np.log(total) - inner  # the targets add up to one
+        for k in range(Z.shape[1]):
+            Z[i, k] /= total
+
+
+@njit(cache=True, error_model="numpy")
+def hessian_product(A, P, c, penalty, V, D, out):
+    """``H V`` into `out` for probabilities `P`; `D`, shape (s, classes), is overwritten."""
+    np.dot(A, V, D)
+    for i in range(D.shape[0]):
+        mean = P[i, 0] * D[i, 0]
+        for k in range(1, D.shape[1]):
+            mean += P[i, k] * D[i, k]
+        for k in range(D.shape[1]):
+            D[i, k] = c[i] * P[i, k] * (D[i, k] - mean)
+    np.dot(A.T, D, out)
+    for j in range(V.shape[0]):
+        for k in range(V.shape[1]):
+            out[j, k] += penalty[j] * V[j, k]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
+    """Solve ``H V = G`` from the start `V`, which is overwritten.
+
+    Parameters
+    ----------
+    inverse : shape (p, p), the preconditioner's inverse, the same for each class
+    tol : relative residual at which to stop
+
+    Returns
+    -------
+    int : conjugate gradients taken
+    """
+    p, k = G.shape
+    D = np.empty((A.shape[0], k), dtype=A.dtype)
+    R, HP, Z = np.empty_like(G), np.empty_like(G), np.empty_like(G)
+    hessian_product(A, P, c, penalty, V, D, HP)
+    R[:] = G - HP
+    enough = tol * tol * np.sum(G * G)
+    np.dot(inverse, R, Z)
+    S = Z.copy()
+    rz = np.sum(R * Z)
+    for iteration in range(max_iter):
+        if np.sum(R * R) <= enough or rz <= 0.0:
+            return iteration
+        hessian_product(A, P, c, penalty, S, D, HP)
+        curvature = np.sum(S * HP)
+        if curvature <= 0.0:
+            return iteration
+        length = rz / curvature
+        for i in range(p):
+            for j in range(k):
+                V[i, j] += length * S[i, j]
+                R[i, j] -= length * HP[i, j]
+        np.dot(inverse, R, Z)
+        before = rz
+        rz = np.sum(R * Z)
+        ratio = rz / before
+        for i in range(p):
+            for j in range(k):
+                S[i, j] = Z[i, j] + ratio * S[i, j]
+    return max_iter
+
+
+@njit(cache=True, error_model="numpy")
+def _objective(A, Y, c, penalty, theta, P, loss):
+    np.dot(A, theta, P)
+    softmax(P, Y, loss)
+    value = np.sum(c * loss)
+    for j in range(theta.shape[0]):
+        value += 0.5 * penalty[j] * np.sum(theta[j] * theta[j])
+    return value
+
+
+@njit(cache=True, error_model="numpy")
+def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
+    """Minimise the inner problem from `theta`, which is overwritten by the solution and `P` by its probabilities.
+
+    Parameters
+    ----------
+    A, Y, c, penalty : as above, all of one float type
+    inverse : shape (p, p), inverse of a matrix near the Hessian's blocks, the preconditioner
+    tol : norm of the gradient at which to stop, in units of the data's gradient at zero
+
+    Returns
+    -------
+    left : norm of the gradient in these units
+    n_products : conjugate gradients taken
+    """
+    s, k = Y.shape
+    loss = np.empty(s, dtype=A.dtype)
+    G, step, trial = np.empty_like(theta), np.empty_like(theta), np.empty_like(theta)
+    rest = (1.0 / k - Y) * c.reshape((s, 1))
+    np.dot(A.T, rest.astype(A.dtype), G)
+    unit = max(np.sqrt(np.sum(G * G)), 1e-30)
+    zero = np.zeros_like(theta)
+    value = _objective(A, Y, c, penalty, theta, P, loss)
+    if value > _objective(A, Y, c, penalty, zero, P, loss):  # probabilities of 0 and 1 have no curvature to follow
+        theta[:] = 0.0
+    value = _objective(A, Y, c, penalty, theta, P, loss)
+    n_products = 0
+    left = np.inf
+    for _ in range(max_iter):
+        rest = ((P - Y) * c.reshape((s, 1))).astype(A.dtype)
+        np.dot(A.T, rest, G)
+        for j in range(theta.shape[0]):
+            G[j] += penalty[j] * theta[j]
+        left = np.sqrt(np.sum(G * G)) / unit
+        if not left > tol:
+            break
+        step[:] = 0.0
+        # a superlinear forcing term, but no more digits than are asked for
+        n_products += solve_hessian(A, P, c, penalty, inverse, G, step, max(min(0.1, left), 0.3 * tol / left), 200)
+        slope = np.sum(G * step)
+        length = 1.0
+        while True:
+            trial[:] = theta - length * step
+            new = _objective(A, Y, c, penalty, trial, P, loss)
+            # the last term forgives rounding: near the solution two values differ by less than they are accurate
+            if new <= value - 0.25 * length * slope + 4.0 * np.finfo(A.dtype).eps * abs(value) or length < 1e-7:
+                break
+            length *= 0.5
+        theta[:] = trial
+        value = new
+    return left, n_products

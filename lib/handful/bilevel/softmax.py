@@ -1,0 +1,358 @@
+"""Selection for multinomial logistic regression: everything inside the span of the chosen rows."""
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from handful.bilevel.ihvp import Ihvp
+from handful.bilevel.multinomial import hessian_product, softmax, solve_hessian, solve_multinomial
+from handful.bilevel.newton import ConvergenceError
+
+TOL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}  # of inner gradients; float32 has no more digits
+MAX_NEWTON, MAX_CG = 100, 1000
+CURVATURE_ROWS = 512  # rows on which the outer curvature is estimated
+REFRESH = 8  # new directions after which the preconditioner is computed anew
+HALF_PRECISION_ABOVE = 1 << 20  # entries of the inner design from which it keeps the type of X
+DENSE_BELOW = 8000  # unknowns up to which ihvp="cholesky" factors the whole Hessian
+
+
+class SoftmaxSelection:
+    """A growing coreset of multinomial logistic regression, with the methods of `LinearSelection`.
+
+    The inner solution lies in the span of the chosen rows, so the unknowns are (rank + 1) x classes, whatever the
+    number of features; outside the span the Hessian is the penalty. A selection step reads the data in three matrix
+    products.
+
+    Parameters
+    ----------
+    problem : Logistic
+    data : Rows, with targets of shape (n, classes) that add up to one
+    rng : numpy.random.Generator, for the rows of the outer curvature
+    ihvp : Ihvp
+    """
+
+    def __init__(self, problem, data, rng, ihvp=None):
+        self.problem, self.data = problem, data
+        self.ihvp = ihvp or Ihvp()
+        n, d = data.X.shape
+        # two outputs describe one logit: twice the penalty makes them the binary model
+        self.l2 = float(problem.l2) * (2.0 if data.y.shape[1] == 2 else 1.0)
+        self.intercept = float(problem.fit_intercept)
+        self.indices = []
+        self._u = (data.sample_weight / data.sample_weight.sum()).astype(data.X.dtype)
+        self._P = np.empty((n, data.y.shape[1]), dtype=data.X.dtype)
+        self._loss = np.empty(n, dtype=data.X.dtype)
+        self._Q = np.zeros((d, 0))
+        self._A = np.zeros((0, 1))
+        self.theta = np.zeros((1, data.y.shape[1]))
+        self._direction = np.zeros_like(self.theta)
+        self._factored = -1  # rank of the preconditioner, -1 for none
+        rows = np.flatnonzero(data.sample_weight)
+        if len(rows) > CURVATURE_ROWS:
+            rows = np.sort(rng.choice(rows, CURVATURE_ROWS, replace=False))
+        self._sample = rows
+
+    def __len__(self):
+        return len(self.indices)
+
+    @property
+    def y(self):
+        """Targets of the chosen rows, shape (s, classes)."""
+        return self.data.y[self.indices]
+
+    def rows(self, indices):
+        """Features of some rows in float64."""
+        X = self.data.X[indices]
+        return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+
+    # The chosen rows, in coordinates: a column for the intercept, then the basis of their span.
+
+    def add(self, indices):
+        """Append rows to the coreset."""
+        indices = [int(i) for i in indices]
+        d = self.data.X.shape[1]
+        if self._Q is not None and len(indices) >= d:
+            self._leave_span()
+        if self._Q is None:
+            self._append(self._coordinates(self.rows(indices)).astype(self._type(len(self) + len(indices)), copy=False))
+        else:
+            for x in self.rows(indices):
+                self._append(self._extended(x)[None])
+        self.indices += indices
+
+    def _type(self, s):
+        return self.data.X.dtype if s * (self.data.X.shape[1] + 1) > HALF_PRECISION_ABOVE else np.dtype(np.float64)
+
+    def _append(self, rows):
+        s, p = self._A.shape
+        A = np.zeros((s + len(rows), rows.shape[1]), dtype=rows.dtype)
+        A[:s, :p] = self._A
+        A[s:] = rows
+        self._A = A
+        if rows.shape[1] > p:
+            grown = ((0, rows.shape[1] - p), (0, 0))
+            self.theta, self._direction = np.pad(self.theta, grown), np.pad(self._direction, grown)
+
+    def _extended(self, x):
+        # Gram-Schmidt, twice for orthogonality to rounding; a row in the span of the earlier ones adds no direction
+        rest = x.copy()
+        for _ in range(2):
+            rest -= self._Q @ (self._Q.T @ rest)
+        norm = np.linalg.norm(rest)
+        if norm > 1e-7 * np.linalg.norm(x) and self._Q.shape[1] < len(x):
+            self._Q = np.column_stack([self._Q, rest / norm])
+        return self._coordinates(x[None])[0]
+
+    def _leave_span(self):
+        # so many rows span everything: coordinates are the features themselves
+        self.theta, self._direction = self._to_data(self.theta), self._to_data(self._direction)
+        self._Q, self._factored = None, -1
+        self._A = self._coordinates(self.rows(self.indices)).astype(self._type(len(self)), copy=False)
+
+    def _coordinates(self, X):
+        inside = X if self._Q is None else X @ self._Q
+        return np.column_stack([np.full(len(inside), self.intercept), inside])
+
+    def _to_data(self, theta):
+        return theta if self._Q is None else np.vstack([theta[:1], self._Q @ theta[1:]])
+
+    def keep(self, alive):
+        """Drop the rows where the mask `alive`, shape (s,), is False; the basis stays as it is."""
+        self.indices = [i for i, stays in zip(self.indices, alive) if stays]
+        self._A = self._A[np.asarray(alive, dtype=bool)]
+        self._factored = -1
+
+    # The inner problem.
+
+    def _arrays(self, weights):
+        kind = self._A.dtype
+        penalty = np.full(self._A.shape[1], self.l2, dtype=kind)
+        if self.problem._free_intercept() or not self.intercept:
+            penalty[0] = 0.0 if self.intercept else 1.0
+        return np.ascontiguousarray(self.y, dtype=kind), weights.astype(kind), penalty
+
+    def solve(self, weights=None):
+        """Solve the inner problem for `weights` (shape (s,), adding up to 1; uniform for None), warm started.
+
+        Raises
+        ------
+        ConvergenceError
+            if Newton's method stops short of the tolerance
+        """
+        s = len(self)
+        self.weights = np.full(s, 1.0 / s) if weights is None else weights
+        Y, c, self._penalty = self._arrays(self.weights)
+        self._c = c
+        kind = self._A.dtype
+        theta, self._P_inner = np.ascontiguousarray(self.theta, dtype=kind), np.empty(Y.shape, dtype=kind)
+        if self._factored < 0 or self._A.shape[1] >= self._factored + REFRESH:
+            self._factor(theta)
+        inverse = self._preconditioner()
+        tol = TOL[kind]
+        left, n_products = solve_multinomial(
+            self._A, Y, c, self._penalty, inverse, theta, self._P_inner, tol, MAX_NEWTON
+        )
+        if n_products > 60:  # more than a good preconditioner needs: the next solve gets a new one
+            self._factored = -1
+        self.theta = theta
+        if not left <= max(1e3 * tol, 1e-3):
+            raise ConvergenceError(
+                f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps (gradient {left:.1e} of "
+                f"the one at zero); raise l2 (now {self.problem.l2:g}) or scale the features."
+            )
+
+    def _factor(self, theta=None):
+        # one block for all classes, at the mean of their curvatures
+        P = self._A @ (self.theta if theta is None else theta)
+        softmax(P, np.ascontiguousarray(self.y, dtype=P.dtype), np.empty(len(P), dtype=P.dtype))
+        h = np.maximum(np.mean(P * (1.0 - P), axis=1), 1e-6) * self._c
+        B = (self._A.T @ (self._A * h[:, None])).astype(np.float64)
+        B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / len(B)
+        factor, bad = dpotrf(B, lower=True)
+        if bad:
+            raise ConvergenceError(
+                f"the inner problem on {len(self)} points is singular to rounding (features up to "
+                f"{np.abs(self._A).max():.1e} against l2={self.problem.l2:g}); scale the features or raise l2."
+            )
+        lower = np.tril(dpotri(factor, lower=True)[0])
+        self._inverse = lower + np.tril(lower, -1).T
+        self._factored = len(B)
+
+    def _preconditioner(self):
+        p, old = self._A.shape[1], len(self._inverse)
+        if p == old:
+            return self._inverse.astype(self._A.dtype, copy=False)
+        # directions that came after the last factorisation: their diagonal
+        new = self._A[:, old:]
+        h = float(np.mean(self._c)) / self.data.y.shape[1]
+        grown = np.zeros((p, p), dtype=self._A.dtype)
+        grown[:old, :old] = self._inverse
+        grown[range(old, p), range(old, p)] = 1.0 / (h * np.einsum("sp,sp->p", new, new) + self._penalty[old:])
+        return grown
+
+    def _product(self, V):
+        # H V inside the span
+        out = np.empty_like(V)
+        hessian_product(self._A, self._P_inner, self._c, self._penalty, V, np.empty_like(self._P_inner), out)
+        return out
+
+    def _solve_inside(self, G, start):
+        V = start.astype(self._A.dtype)
+        G = np.ascontiguousarray(G, dtype=self._A.dtype)
+        tol = TOL[self._A.dtype]
+        penalty = self._penalty + np.asarray(self.ihvp.damping, dtype=self._A.dtype)
+        n_products = solve_hessian(self._A, self._P_inner, self._c, penalty, self._preconditioner(), G, V, tol, MAX_CG)
+        if n_products >= MAX_CG:
+            raise ConvergenceError(
+                f"the implicit gradient of {len(self)} points took more than {MAX_CG} conjugate gradients; raise l2 "
+                f"(now {self.problem.l2:g}) or damping (now {self.ihvp.damping:g}), or take ihvp='cg'."
+            )
+        return V
+
+    # The outer loss.
+
+    def outer_loss(self):
+        """Mean loss over the outer rows at the current parameters, whose gradient is kept."""
+        X, u = self.data.X, self._u
+        theta = self._to_data(self.theta).astype(X.dtype)
+        P = self._P
+        if sparse.issparse(X):
+            P[:] = X @ theta[1:]
+        else:
+            np.matmul(X, theta[1:], out=P)
+        P += theta[0]
+        softmax(P, self.data.y, self._loss)
+        R = P - self.data.y
+        self._R = R
+        weighted = R * u[:, None]
+        self.gradient = np.vstack([self.intercept * weighted.sum(axis=0)[None], X.T @ weighted]).astype(np.float64)
+        self._mean_loss = float(np.dot(self._loss.astype(np.float64), u))
+        return self._mean_loss
+
+    def mean_loss(self):
+        """Mean outer loss at the parameters of the last `linear_scores` or `outer_loss`."""
+        return self._mean_loss
+
+    def _inside(self, G):
+        return G if self._Q is None else np.vstack([G[:1], self._Q.T @ G[1:]])
+
+    def _inverse_hessian_product(self, G):
+        # in data coordinates; outside the span of the chosen rows the Hessian is l2 times the identity
+        if self.ihvp.method == "cholesky":
+            inside = self._dense_solve(self._inside(G))
+        elif self.ihvp.exact:
+            inside = self._direction = self._solve_inside(self._inside(G), self._direction)
+        else:
+            return self.ihvp.approximate(self._product_in_data, G)
+        if self._Q is None:
+            return inside
+        outside = G[1:] - self._Q @ (self._Q.T @ G[1:])
+        return np.vstack([inside[:1], self._Q @ inside[1:] + outside / (self.l2 + self.ihvp.damping)])
+
+    def _product_in_data(self, V):
+        kind = self._A.dtype
+        image = self._to_data(self._product(np.ascontiguousarray(self._inside(V), dtype=kind))).astype(np.float64)
+        if self._Q is not None:
+            image[1:] += self.l2 * (V[1:] - self._Q @ (self._Q.T @ V[1:]))
+        return image
+
+    def _dense_solve(self, G):
+        p, k = G.shape
+        if p * k > DENSE_BELOW:
+            raise ValueError(
+                f"ihvp='cholesky' would factor a Hessian of {p * k} unknowns, more than {DENSE_BELOW}; 'auto' is as "
+                "exact, by preconditioned conjugate gradients."
+            )
+        A, P, c = (a.astype(np.float64) for a in (self._A, self._P_inner, self._c))
+        H = np.zeros((p, k, p, k))
+        for i in range(k):
+            for j in range(k):
+                H[:, i, :, j] = (A.T * (c * P[:, i] * ((i == j) - P[:, j]))) @ A
+        H = H.reshape(p * k, p * k)
+        H[np.diag_indices(p * k)] += np.repeat(self._penalty + self.ihvp.damping, k)
+        # one number added to all classes' intercepts changes nothing: that direction gets a curvature of its own
+        H[:k, :k] += 1.0 / k
+        return cho_solve(cho_factor(H), G.ravel()).reshape(p, k)
+
+    def row_scores(self):
+        """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5)."""
+        self.outer_loss()
+        self.direction = self._inverse_hessian_product(self.gradient)
+        V = self.direction.astype(self.data.X.dtype)
+        return np.einsum("nk,nk->n", self._R, self.data.X @ V[1:] + self.intercept * V[0])
+
+    def linear_scores(self):
+        """`row_scores`, -inf for rows that are chosen already or may not be."""
+        scores = self.row_scores()
+        scores[self.indices] = -np.inf
+        scores[self.data.absent] = -np.inf
+        return scores
+
+    # Second order.
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """Decrease of the outer loss that adding each candidate row predicts, shape (k,).
+
+        As in `LinearSelection`: the Newton step is shortened by the row's leverage, the penalty's weight grows with
+        the set, the outer loss is followed to second order. Leverages and outer curvature take the preconditioner for
+        the Hessian, one block for all classes; the slope is exact. Call after `linear_scores`.
+        """
+        s = len(self)
+        X = self.rows(candidates)
+        inside, inverse = self._coordinates(X), self._fresh_inverse()
+        solved = inside @ inverse
+        steps = solved if self._Q is None else np.column_stack([solved[:, :1], solved[:, 1:] @ self._Q.T])
+        if self._Q is not None:
+            steps[:, 1:] += (X - inside[:, 1:] @ self._Q.T) / self.l2
+        leverage = np.einsum("kp,kp->k", X, steps[:, 1:]) + self.intercept * steps[:, 0]
+        pull = (self._penalty[:, None] * self.theta).astype(np.float64)
+        q = self._to_data(self._solve_inside(pull, np.zeros_like(pull)).astype(np.float64))
+        R = self._R[candidates].astype(np.float64)
+        P = R + self.data.y[candidates]
+        along = X @ q[1:] + self.intercept * q[0]
+        rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s
+        curvature = np.einsum("kc,cd->kcd", P, np.eye(P.shape[1])) - P[:, :, None] * P[:, None]
+        t = np.linalg.solve(s * np.eye(P.shape[1]) + leverage[:, None, None] * curvature, rhs[:, :, None])[:, :, 0]
+        V = self.direction
+        slope = np.einsum("kc,kc->k", t, X @ V[1:] + self.intercept * V[0]) + np.sum(self.gradient * q) / s
+        u, X_out, P_out = self._outer_sample()
+        products = X_out @ steps[:, 1:].T + steps[:, 0]
+        spread = P_out @ (t**2).T - (P_out @ t.T) ** 2
+        own = X_out @ q[1:] + q[0]
+        pulled = P_out * (own - np.sum(P_out * own, axis=1, keepdims=True))
+        bend = u @ (products**2 * spread) + 2.0 * u @ (products * (pulled @ t.T)) / s
+        bend += u @ np.sum(pulled * own, axis=1) / s**2
+        fraction = 1.0
+        if free_weights:  # the minimum of the parabola where it lies within the step
+            downhill = np.maximum(slope, 0.0)
+            fraction = np.divide(downhill, bend, out=np.sign(downhill), where=bend > downhill)
+        return fraction * slope - 0.5 * fraction**2 * bend
+
+    def _fresh_inverse(self):
+        if len(self._inverse) != self._A.shape[1] or self._factored < 0:
+            self._factor()
+        return self._inverse
+
+    def _outer_sample(self):
+        rows = self._sample
+        u = self._u[rows].astype(np.float64)
+        P = (self._R[rows] + self.data.y[rows]).astype(np.float64)
+        return u / u.sum(), self.rows(rows), P
+
+    def weight_quadratic(self):
+        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`.
+
+        The slope is exact, the curvature takes the preconditioner for the Hessian.
+        """
+        self._direction = self._solve_inside(self._inside(self.gradient), self._direction)
+        R = (self._P_inner - self.y).astype(np.float64)
+        slope = -np.einsum("sk,sk->s", R, self._A @ self._direction)
+        u, X_out, P_out = self._outer_sample()
+        S = self._coordinates(X_out) @ self._fresh_inverse() @ self._A.T.astype(np.float64)  # (sample, s)
+        own = (S * np.sqrt(u)[:, None]) * (P_out @ R.T)
+        Q = -own.T @ own
+        for k in range(R.shape[1]):
+            M = S * R[:, k] * np.sqrt(u * P_out[:, k])[:, None]
+            Q += M.T @ M
+        return Q, slope
