@@ -92,7 +92,7 @@ class CNTK(TangentKernel):
         return w_var * (s + t) + b_var
 
     def _engine(self, which, *arrays):
-        """Covariances and tangent kernel after the head: (n, m) of "pairs" (X, Y, image), (n,) of "selves" (X, image)."""
+        """Covariances and tangent kernel after the head, of "pairs" (X, Y, image) or of "selves" (X, image)."""
         *rows, image = arrays
         w_var, b_var = self._variances(rows[0].dtype)
         network = dict(filters=tuple(self.filters), pooled=self.head == "pool", w_var=w_var, b_var=b_var)

@@ -63,7 +63,7 @@ def _patches(values, width):
     r = width // 2
     if values.ndim == 4:
         return avg_pool2d(values, width, stride=1, padding=r)
-    n, m, height, columns = values.shape[:4]
+    height, columns = values.shape[2:4]
     rows = pad(values, (0, 0, r, r, 0, 0, r, r))
     rows = sum(rows[:, :, a : a + height, :, a : a + height] for a in range(width))
     both = pad(rows, (r, r, 0, 0, r, r))

@@ -1,4 +1,4 @@
-"""Neural tangent kernels of infinitely wide networks with dense heads (Jacot et al. 2018), in the NTK parameterisation."""
+"""Neural tangent kernels of infinitely wide dense networks (Jacot et al. 2018), in the NTK parameterisation."""
 
 import numpy as np
 from numba import njit, prange
