@@ -1,7 +1,16 @@
-"""Coresets of data that do not fit in memory, or that change: merge and reduce over any selector."""
+"""Coresets of data that do not fit in memory, or that change: merge and reduce over any selector, and reservoirs."""
 
 from handful.streaming.dynamic import DynamicMergeReduce
+from handful.streaming.reservoir import ClassBalancedReservoir, Reservoir
 from handful.streaming.stream import MergeReduce
 from handful.streaming.tree import Node, concatenate, reduce_nodes
 
-__all__ = ["DynamicMergeReduce", "MergeReduce", "Node", "concatenate", "reduce_nodes"]
+__all__ = [
+    "ClassBalancedReservoir",
+    "DynamicMergeReduce",
+    "MergeReduce",
+    "Node",
+    "Reservoir",
+    "concatenate",
+    "reduce_nodes",
+]

@@ -93,11 +93,11 @@ def n_rows(X):
 
 
 class Tree(BaseEstimator):
-    """What the two trees share: checks, leaves, and the root as a coreset."""
+    """What the trees, and the other memories of a stream, share: checks, and the root as a coreset."""
 
     def _start(self):
         for name in ("size", "leaf_size"):
-            value = getattr(self, name)
+            value = getattr(self, name, 1)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {name}={value!r}.")
         slots = getattr(self, "slots", None)

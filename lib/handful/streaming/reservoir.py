@@ -1,0 +1,197 @@
+"""Reservoirs: uniform samples of a stream, over all of it or within each class."""
+
+import numpy as np
+from numba import njit
+from sklearn.utils.validation import check_is_fitted
+
+from handful.streaming.tree import Node, Tree, concatenate
+
+
+class Reservoir(Tree):
+    """A uniform sample of a stream (Vitter 1985, Algorithm R).
+
+    Parameters
+    ----------
+    size : int; rows of the memory
+    random_state : None, int, RandomState or Generator
+
+    Attributes
+    ----------
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, its weights ``n / size``
+    n_seen_ : int; rows seen
+    n_rows_held_ : int; rows in memory
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stream = Reservoir(20, random_state=0)
+    >>> for start in range(0, 1000, 250):
+    ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
+    >>> len(stream.coreset_), float(stream.weights_.sum())
+    (20, 1000.0)
+    """
+
+    def __init__(self, size=100, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Forget everything, then `partial_fit`."""
+        self._forget()
+        return self.partial_fit(X, y)
+
+    def partial_fit(self, X, y=None):
+        """Take in the next rows of the stream, any number of them.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix, shape (n, d)
+        y : shape (n,), or None throughout
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "seed_"):
+            self._start()
+            self._rng = np.random.default_rng(self.seed_)
+            self._held = None
+            self._restart()
+        rows = self._check(X, y, None)
+        if len(rows):
+            places = self._places(rows)  # the place that each row takes, -1 for none
+            self.n_seen_ += len(rows)
+            self._store(rows, places)
+        return self
+
+    def _restart(self):
+        pass
+
+    def _places(self, rows):
+        seen = self.n_seen_ + np.arange(len(rows))
+        places = self._rng.integers(0, np.maximum(seen, self.size - 1), endpoint=True)
+        places = np.where(seen < self.size, seen, places)
+        return np.where(places < self.size, places, -1)
+
+    def _store(self, rows, places):
+        # Of several rows for one place the last stays; `source` counts through the held rows, then the new ones.
+        held = 0 if self._held is None else len(self._held)
+        source = np.concatenate([np.arange(held), np.full(self.size - held, -1)])
+        taken = np.flatnonzero(places >= 0)
+        source[places[taken]] = held + taken
+        union = rows if self._held is None else concatenate([self._held, rows])
+        self._held = union.take(source[source >= 0])
+
+    def _weights(self):
+        return np.full(len(self._held), self.n_seen_ / len(self._held))
+
+    def _root(self):
+        check_is_fitted(self, "seed_")
+        if self._held is None:
+            raise ValueError("the stream has had no row so far: there is no coreset yet.")
+        return Node(self._held.X, self._held.y, self._weights(), self._held.ids)
+
+    @property
+    def n_rows_held_(self):
+        return 0 if self._held is None else len(self._held)
+
+
+class ClassBalancedReservoir(Reservoir):
+    """A sample of a stream with as many rows of each class as there can be (CBRS, Chrysakis and Moens 2020).
+
+    A full memory makes room for a row of a class that was never the largest one in it by dropping a random row of the
+    class that is; classes that once were the largest are sampled uniformly among themselves.
+
+    Parameters
+    ----------
+    size : int; rows of the memory
+    random_state : None, int, RandomState or Generator
+
+    Attributes
+    ----------
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, a row's weight the number
+        of rows of its class that were seen over that of those held
+    n_seen_, n_rows_held_ : as in `Reservoir`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.repeat(["cat", "dog"], [990, 10])
+    >>> stream = ClassBalancedReservoir(20, random_state=0).fit(np.zeros((1000, 1)), y)
+    >>> np.unique(y[stream.indices_], return_counts=True)[1].tolist()
+    [10, 10]
+    """
+
+    def partial_fit(self, X, y=None):
+        """Take in the next rows of the stream and their labels, as in `Reservoir`."""
+        if y is None:
+            raise ValueError("ClassBalancedReservoir requires y to be passed: it balances the classes of y.")
+        return super().partial_fit(X, y)
+
+    def _restart(self):
+        self.classes_ = np.empty(0)
+        # Of each class: rows seen, whether it was the largest; and the class of each place, -1 where it is free.
+        self._seen, self._full = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        self._code = np.full(self.size, -1, dtype=np.int64)
+
+    def _places(self, rows):
+        labels = np.unique(rows.y)
+        new = labels if not len(self.classes_) else np.setdiff1d(labels, self.classes_)
+        self.classes_ = new if not len(self.classes_) else np.concatenate([self.classes_, new])
+        self._seen = np.concatenate([self._seen, np.zeros(len(new), dtype=np.int64)])
+        self._full = np.concatenate([self._full, np.zeros(len(new), dtype=bool)])
+        order = np.argsort(self.classes_, kind="stable")
+        codes = order[np.searchsorted(self.classes_, rows.y, sorter=order)]
+        return _balanced_places(codes, self._code, self._seen, self._full, self._rng.random((len(codes), 3)))
+
+    def _weights(self):
+        held = np.bincount(self._code[: len(self._held)], minlength=len(self._seen))
+        code = self._code[: len(self._held)]
+        # A class of which no row is held passes its weight on to the others.
+        weights = self._seen[code] / held[code]
+        return weights * (self.n_seen_ / weights.sum())
+
+
+@njit(cache=True)
+def _balanced_places(codes, code_of_place, seen, full, uniforms):
+    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated.
+    size = len(code_of_place)
+    places = np.full(len(codes), -1, dtype=np.int64)
+    held = np.zeros(len(seen), dtype=np.int64)
+    n_held = 0
+    for place in range(size):
+        if code_of_place[place] >= 0:
+            held[code_of_place[place]] += 1
+            n_held += 1
+    for i in range(len(codes)):
+        code = codes[i]
+        seen[code] += 1
+        place = -1
+        if n_held < size:
+            place = n_held
+            n_held += 1
+        else:
+            full |= held == held.max()
+            if not full[code]:
+                largest = np.flatnonzero(held == held.max())
+                loser = largest[int(uniforms[i, 0] * len(largest))]
+                place = _nth_of_class(code_of_place, loser, int(uniforms[i, 1] * held[loser]))
+                held[loser] -= 1
+            elif uniforms[i, 2] * seen[code] <= held[code] and held[code] > 0:
+                place = _nth_of_class(code_of_place, code, int(uniforms[i, 1] * held[code]))
+                held[code] -= 1
+        if place >= 0:
+            code_of_place[place] = code
+            held[code] += 1
+            places[i] = place
+    return places
+
+
+@njit(cache=True)
+def _nth_of_class(code_of_place, code, n):
+    for place in range(len(code_of_place)):
+        if code_of_place[place] == code:
+            if n == 0:
+                return place
+            n -= 1
+    return -1

@@ -1,0 +1,98 @@
+"""Reservoirs: uniform over the stream, or balanced over its classes."""
+
+import numpy as np
+import pytest
+from handful.streaming import ClassBalancedReservoir, Reservoir
+from scipy.stats import chisquare
+
+
+def chunks(n, rng):
+    return np.split(np.arange(n), np.sort(rng.integers(0, n + 1, size=4)))
+
+
+def test_every_row_of_a_stream_is_held_equally_often_however_it_is_cut():
+    counts = np.zeros(40)
+    for seed in range(2000):
+        stream = Reservoir(7, random_state=seed)
+        for part in chunks(40, np.random.default_rng(seed)):
+            stream.partial_fit(part[:, None].astype(float))
+        held = stream.indices_
+        assert len(set(held)) == 7
+        np.testing.assert_array_equal(stream.root()[0][:, 0], held)
+        counts[held] += 1
+    assert chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("cls", [Reservoir, ClassBalancedReservoir])
+def test_short_streams_are_kept_whole_with_weight_one(cls):
+    y = np.array([0, 1, 1, 2, 0])
+    stream = cls(8, random_state=0)
+    for i in range(5):
+        stream.partial_fit(np.full((1, 2), i), y[i : i + 1])
+    X, labels, weights = stream.root()
+    assert X[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert labels.tolist() == y.tolist()
+    assert weights.tolist() == [1] * 5
+    assert stream.n_seen_ == stream.n_rows_held_ == 5
+
+
+def naive_cbrs(y, size, rng):
+    # the algorithm's own words, a list of rows; returns the rows held
+    memory, full, seen = [], set(), {}
+    for i, label in enumerate(y):
+        seen[label] = seen.get(label, 0) + 1
+        if len(memory) < size:
+            memory.append(i)
+            continue
+        count = {c: sum(y[j] == c for j in memory) for c in seen}
+        largest = [c for c in count if count[c] == max(count.values())]
+        full |= set(largest)
+        if label not in full:
+            loser = rng.choice(largest)
+            memory[memory.index(rng.choice([j for j in memory if y[j] == loser]))] = i
+        elif rng.random() <= count[label] / seen[label]:
+            memory[memory.index(rng.choice([j for j in memory if y[j] == label]))] = i
+    return memory
+
+
+def test_class_balanced_reservoir_has_the_law_of_the_naive_loop():
+    y = np.array([0] * 12 + [1] * 3 + [0] * 6 + [2] * 2 + [1] * 8 + [2] * 4)
+    n_draws = 1500
+    ours, naive = np.zeros(len(y)), np.zeros(len(y))
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        stream = ClassBalancedReservoir(6, random_state=seed)
+        for part in chunks(len(y), rng):
+            stream.partial_fit(part[:, None], y[part])
+        ours[stream.indices_] += 1
+        naive[naive_cbrs(y, 6, rng)] += 1
+    spread = np.sqrt((ours * (1 - ours / n_draws) + naive * (1 - naive / n_draws)).clip(1))
+    assert (np.abs(ours - naive) < 4.5 * spread).all()
+
+
+def test_rare_classes_are_held_and_weights_count_what_was_seen():
+    rng = np.random.default_rng(0)
+    y = np.array(["rare"] * 5 + ["common"] * 900 + ["late"] * 40)
+    X = rng.normal(size=(len(y), 2))
+    stream = ClassBalancedReservoir(30, random_state=0)
+    for part in np.array_split(np.arange(len(y)), 9):
+        stream.partial_fit(X[part], y[part])
+    held = y[stream.indices_]
+    counts = dict(zip(*np.unique(held, return_counts=True)))
+    assert counts["rare"] == 5
+    assert 12 <= counts["late"] <= 13
+    np.testing.assert_array_equal(stream.root()[1], held)
+    np.testing.assert_array_equal(stream.take(X)[0], X[stream.indices_])
+    for label in counts:
+        assert stream.weights_[held == label].sum() == pytest.approx((y == label).sum())
+
+
+def test_what_a_reservoir_refuses():
+    with pytest.raises(ValueError, match="no row so far"):
+        Reservoir(3).fit(np.empty((0, 2))).coreset_  # noqa: B018
+    with pytest.raises(ValueError, match="requires y"):
+        ClassBalancedReservoir(3).fit(np.zeros((4, 1)))
+    with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
+        Reservoir(0).fit(np.zeros((4, 1)))
+    with pytest.raises(ValueError, match="NaN"):
+        Reservoir(2).fit([[np.nan]])
