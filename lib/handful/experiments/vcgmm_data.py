@@ -21,7 +21,7 @@ class Problem:
     ----------
     name : str
     X : float32 array, shape (n, d), about its mean: all algorithms round alike
-    X_test : float32 array of further rows, or None: the quantisation error is then that of `X`
+    X_test : float32 array, or None: the rows on which errors are taken where these are not all of `X`
     dataset : handful.data.Dataset, what it was made from
     notes : list of str, how it differs from the paper's
     """
@@ -38,7 +38,7 @@ class Problem:
         return self.X if self.X_test is None else self.X_test
 
 
-def clustering_problem(name, *, rows=None, seed=0):
+def clustering_problem(name, *, rows=None, measured=None, seed=0):
     """The `Problem` of a data set.
 
     Images and patches get uniform noise in [0, 1) (the paper's preprocessing of CIFAR-10); nothing else is scaled.
@@ -48,6 +48,8 @@ def clustering_problem(name, *, rows=None, seed=0):
     name : "colour_patches" (5 x 5 x 3) or "grey_patches" (4 x 4), cut from CIFAR-10 at random places, or a name that
         `handful.data.load` knows
     rows : int or None, patches to cut; elsewhere rows to draw, None for all
+    measured : int or None, about how many rows, at equal steps, errors are taken on; None for all (of CIFAR-10: all
+        of its test set)
     seed : int, of noise, places and draws
     """
     rng = np.random.default_rng(seed)
@@ -73,9 +75,13 @@ def clustering_problem(name, *, rows=None, seed=0):
         notes.append(f"{name}: {rows:,} of {len(X):,} rows")
         X = X[np.sort(rng.choice(len(X), rows, replace=False))]
     mean = X.mean(axis=0, dtype=np.float64)
+    X = _centred(X, mean)
     if X_test is not None:
         X_test = _centred(X_test, mean)
-    return Problem(name, _centred(X, mean), X_test, dataset, notes)
+    elif measured is not None and measured < len(X):
+        X_test = np.ascontiguousarray(X[:: len(X) // measured])
+        notes.append(f"{name}: errors and partitions are taken on every {len(X) // measured}th row")
+    return Problem(name, X, X_test, dataset, notes)
 
 
 def _with_noise(X, rng):
