@@ -67,7 +67,7 @@ def seconds_to_reach(summary, dataset, method, eta):
     """
     part = summary[(summary.dataset == dataset) & (summary.method == method)].sort_values("size")
     best = np.minimum.accumulate(part.eta.to_numpy())  # a larger coreset that did worse would not be taken
-    if eta < best[-1]:
+    if eta < best[-1] - 1e-9:
         return np.nan
     return float(np.exp(np.interp(eta, best[::-1], np.log(part.seconds.to_numpy())[::-1])))
 
