@@ -19,6 +19,7 @@ QUANTITIES = {
     "share": "coreset+seeding share of time",
 }
 PAPER_ROWS = {"KDD": 145_751, "RNA": 488_565, "CIFAR-10": 50_000, "SUSY": 5_000_000, "SONG": 515_345}  # N, Table 1
+CURVES = ("lwcs", "vcgmm", "vcgmm ours")  # over coreset sizes
 TARGET = 10.0  # per cent: Table 1 shows the coreset size whose error comes closest
 
 
@@ -83,15 +84,29 @@ def scaled_speedup(data_set, quantity, n_rows):
     return printed(data_set, "vcgmm")[quantity] * n_rows / PAPER_ROWS[data_set]
 
 
+def _printed_rows(data_set, method):
+    table = published("vcgmm", "Table 1")
+    return table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
+
+
 def printed(data_set, method):
     """What Table 1 prints, a dict with the keys of `QUANTITIES`; empty for a data set that it does not have."""
-    table = published("vcgmm", "Table 1")
-    table = table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
     found = {}
     for key, name in QUANTITIES.items():
-        for line in table[table.column.str.endswith(f" {name}")].itertuples():
-            found[key] = line.value
+        for line in _printed_rows(data_set, method).itertuples():
+            if line.column.endswith(f" {name}"):
+                found[key] = line.value
     return found
+
+
+def as_printed(summary, dataset, role, method):
+    """The row of `summarise` that Table 1 shows: the coreset size nearest to 10 %, the paper's G for var-GMM-S."""
+    if method in CURVES:
+        return nearest_to_target(summary, dataset, method)
+    part = summary[(summary.dataset == dataset) & (summary.method == method)]
+    if method == "vargmm":
+        part = part[part.setting == _printed_rows(role, method)["row"].iloc[0].split()[-1]]
+    return part.iloc[0]
 
 
 def table_1(summary, roles):
@@ -104,13 +119,9 @@ def table_1(summary, roles):
     lines = []
     for dataset, role in roles.items():
         for method, name in PRINTED.items():
-            row = nearest_to_target(summary, dataset, method, 0.0 if method in (BASELINE, "vargmm") else TARGET)
-            if method == "vargmm":  # the G that vc-GMM has
-                part = summary[(summary.dataset == dataset) & (summary.method == method)]
-                row = part[part.setting == part.setting.iloc[0 if role == "RNA" else min(1, len(part) - 1)]].iloc[0]
-            theirs = printed(role, method)
-            size = "" if pd.isna(row["size"]) else f" 2^{np.log2(row['size']):.0f}"
-            line = {"data": f"{dataset} ({role}), C={row.clusters}", "algorithm": name + size}
+            row, theirs = as_printed(summary, dataset, role, method), printed(role, method)
+            setting = row.setting if pd.isna(row["size"]) else f"2^{np.log2(row['size']):.0f}"
+            line = {"data": f"{dataset} ({role}), C={row.clusters}", "algorithm": f"{name} {setting}".strip()}
             ours = [row.eta, row.speedup_time, row.speedup_distances, row.iterations, row.share]
             titles = ["error %", "speed-up, time", "speed-up, distances", "iterations", "coreset + seeding %"]
             for key, title, value in zip(QUANTITIES, titles, ours):
@@ -168,7 +179,6 @@ def claim_against_lwcs(exp, rows, summary, datasets, *, item, prefix, paper):
 
 # Figures ------------------------------------------------------------------------------------------------------------
 
-CURVES = ("lwcs", "vcgmm", "vcgmm ours")  # over coreset sizes
 CLOUDS = ("afkmc2", "vargmm")  # over m or G
 LINEAR = 10.0  # per cent: the axis of errors is linear up to here, logarithmic beyond
 
