@@ -1,0 +1,60 @@
+"""Selection in the features of a proxy."""
+
+import numpy as np
+import pytest
+from handful import BilevelCoreset, KCenter, Logistic, MergeReduce
+from handful.bilevel.proxies import RBF, Nystrom
+from handful.bilevel.proxy import ProxyCoreset
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    return X, (np.linalg.norm(X, axis=1) > 1.9).astype(int)  # a circle: no linear model of X separates it
+
+
+def test_it_is_the_selector_on_the_features(data):
+    X, y = data
+    proxy = Nystrom(RBF(0.3), n_landmarks=300)  # all rows are landmarks: features without a draw
+    few = ProxyCoreset(KCenter(), proxy, size=12, random_state=3).fit(X, y)
+    Z = proxy.fit_transform(X)
+    K = Z @ Z.T
+    first = few.indices_[0]
+    # the features may come in another order of rows and signs, distances may not
+    sq_dist = np.diag(K)[:, None] - 2 * K + np.diag(K)
+    chosen = [first]
+    while len(chosen) < 12:
+        chosen.append(int(np.argmax(sq_dist[:, chosen].min(axis=1))))
+    np.testing.assert_array_equal(few.indices_, chosen)
+    assert few.weights_.sum() == pytest.approx(200)
+    again = ProxyCoreset(KCenter(), proxy, size=12, random_state=3).fit(X, y)
+    np.testing.assert_array_equal(few.indices_, again.indices_)
+
+
+def test_a_kernel_proxy_chooses_better_points_for_a_kernel_machine_than_the_raw_rows(data):
+    from sklearn.svm import SVC
+
+    X, y = data
+    proxy = Nystrom(RBF(0.3), n_landmarks=100)
+
+    def accuracy(selector, seed):
+        X_small, y_small, _ = selector.set_params(size=25, random_state=seed).fit(X, y).take(X, y)
+        return SVC(C=10, gamma=0.3).fit(X_small, y_small).score(X, y)
+
+    bilevel = BilevelCoreset(Logistic(1e-3), score="linear")
+    through = np.mean([accuracy(ProxyCoreset(bilevel, proxy), s) for s in range(5)])
+    raw = np.mean([accuracy(BilevelCoreset(Logistic(1e-3), score="linear"), s) for s in range(5)])
+    assert through > raw + 0.02
+
+
+def test_it_serves_as_the_selector_of_a_stream(data):
+    X, y = data
+    few = ProxyCoreset(BilevelCoreset(Logistic(1e-2), score="linear"), Nystrom(RBF(0.3), n_landmarks=50))
+    stream = MergeReduce(few, size=10, leaf_size=25, slots=3, random_state=0)
+    for start in range(0, 200, 25):
+        stream.partial_fit(X[start : start + 25], y[start : start + 25])
+    assert len(stream.coreset_) == 30
+    assert sum(stream.slot_weights_) == 8
+    np.testing.assert_array_equal(stream.root()[0], X[stream.indices_])
+    assert stream.weights_.sum() == pytest.approx(200)
