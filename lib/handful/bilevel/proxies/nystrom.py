@@ -1,6 +1,7 @@
 """Nystrom features (Section 3.5.2): kernel matrices in blocks of rows, kept on disk where asked."""
 
 import os
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -142,10 +143,11 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     Raises
     ------
     ValueError
-        if the kernel gives a matrix of another shape, or a file in `cache` does not hold the block it is named after.
+        if the kernel gives a matrix of another shape, a file in `cache` does not hold the block it is named after, or
+        there is a cache but the kernel, say a lambda, cannot be pickled.
     """
     starts = range(0, len(X), BLOCK)
-    of_call = None if cache is None else joblib.hash((repr(kernel), kernel, Y))
+    of_call = None if cache is None else _key(kernel, Y)
     with tqdm(total=len(X), desc="kernel", unit="row", disable=not verbose) as bar:
         for start in starts:
             rows = slice(start, min(start + BLOCK, len(X)))
@@ -163,6 +165,16 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
                     _write(path, block)
             yield rows, block
             bar.update(rows.stop - rows.start)
+
+
+def _key(kernel, Y):
+    try:
+        return joblib.hash((kernel, Y))
+    except pickle.PicklingError as error:
+        raise ValueError(
+            f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give a Kernel or a "
+            "function of a module, or cache=None."
+        ) from error
 
 
 def _read(path, shape):

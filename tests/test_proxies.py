@@ -1,0 +1,306 @@
+"""Tangent kernels: against Monte Carlo, the closed form, wide finite networks, and a second implementation."""
+
+import math
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from handful.bilevel.proxies import CNTK, NTK, RBF, Kernel, Linear, Polynomial
+from handful.bilevel.proxies.arccos import relu_layer
+from sklearn.metrics.pairwise import rbf_kernel
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import conv2d
+
+KERNELS = [
+    Linear(),
+    Polynomial(2, gamma=0.5),
+    RBF(0.1),
+    NTK(2),
+    NTK(1, w_std=1.4, b_std=0.0),
+    CNTK(shape=(1, 4, 6)),
+    CNTK((3, 5), shape=(2, 4, 3), head="pool"),
+    CNTK.arora(4, shape=(1, 4, 6)),
+]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def through_relu(s, q_x, q_y, dtype=np.float64):
+    """`relu_layer` of covariances s and a tangent kernel of ones."""
+    s = np.array(s, dtype=dtype)
+    t = np.ones_like(s)
+    scale_x, scale_y = (np.full_like(s, math.sqrt(q)) for q in (q_x, q_y))
+    relu_layer(s, t, scale_x, scale_y, 1 / scale_x, 1 / scale_y)
+    return s, t
+
+
+# --- one layer
+
+
+@pytest.mark.parametrize("cosine", [-0.9, -0.2, 0.0, 0.4, 0.95])
+def test_relu_layer_gives_the_moments_of_gaussians(cosine, rng):
+    q_x, q_y = 0.7, 2.0
+    root = np.linalg.cholesky([[q_x, cosine * math.sqrt(q_x * q_y)], [cosine * math.sqrt(q_x * q_y), q_y]])
+    u, v = root @ rng.normal(size=(2, 1_000_000))
+    (s,), (t,) = through_relu([cosine * math.sqrt(q_x * q_y)], q_x, q_y)
+    for value, draws in [(s, np.maximum(u, 0) * np.maximum(v, 0)), (t, ((u > 0) & (v > 0)).astype(float))]:
+        assert abs(value - draws.mean()) < 4 * draws.std() / 1000
+
+
+def test_the_polynomials_of_float32_agree_with_arccos_in_float64():
+    c = np.linspace(-1, 1, 100_001)
+    exact, fast = through_relu(c, 1.0, 1.0), through_relu(c, 1.0, 1.0, np.float32)
+    assert np.abs(exact[0] - fast[0]).max() < 3e-7
+    # Next to |c| = 1 the angle is the root of what rounding leaves of 1 - |c|.
+    inside = np.abs(c) < 0.99
+    assert np.abs(exact[1] - fast[1])[inside].max() < 3e-7
+    assert np.abs(exact[1] - fast[1]).max() < 2e-4
+
+
+# --- dense networks
+
+
+def test_ntk_of_one_hidden_layer_is_the_closed_form(rng):
+    x, y = rng.normal(size=(2, 5))
+    w, b = 1.3**2, 0.2**2
+    covariance = [w * (u @ v) / 5 + b for u, v in ((x, x), (x, y), (y, y))]
+    norm = math.sqrt(covariance[0] * covariance[2])
+    angle = math.acos(covariance[1] / norm)
+    hidden = norm * (math.sin(angle) + (math.pi - angle) * math.cos(angle)) / (2 * math.pi)
+    slope = (math.pi - angle) / (2 * math.pi)
+    expected = w * hidden + b + w * slope * covariance[1]
+    assert NTK(1, w_std=1.3, b_std=0.2)(x[None], y[None])[0, 0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_ntk_without_hidden_layers_is_the_linear_models(rng):
+    X = rng.normal(size=(6, 4))
+    np.testing.assert_allclose(NTK(0, w_std=1.0, b_std=0.5)(X), X @ X.T / 4 + 0.25)
+
+
+class Wide(torch.nn.Module):
+    """A finite network in the NTK parameterisation: weights and biases are standard normal and scaled when used."""
+
+    def __init__(self, sizes, filters, head, w_std, b_std, image, generator):
+        super().__init__()
+        self.filters, self.head, self.w_std, self.b_std, self.image = filters, head, w_std, b_std, image
+
+        def normal(*shape):
+            return torch.nn.Parameter(torch.randn(shape, generator=generator))
+
+        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
+        fan_in = image[0]
+        for width, channels in zip(filters, sizes):
+            self.weights.append(normal(channels, fan_in, width, width))
+            self.biases.append(normal(channels))
+            fan_in = channels
+        fan_in *= image[1] * image[2] if head == "flatten" else 1
+        for width in (*sizes[len(filters) :], 1):
+            self.weights.append(normal(width, fan_in))
+            self.biases.append(normal(width))
+            fan_in = width
+
+    def forward(self, x):
+        z = x.reshape(1, *self.image)
+        last = len(self.weights) - 1
+        for k, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+            scale = self.w_std / math.sqrt(weight[0].numel())
+            if k < len(self.filters):
+                z = conv2d(z, scale * weight, self.b_std * bias, padding=self.filters[k] // 2)
+            else:
+                if k == len(self.filters):
+                    z = z.mean((2, 3)) if self.head == "pool" else z.flatten(1)
+                z = z @ (scale * weight).T + self.b_std * bias
+            z = z.relu() if k < last else z
+        return z[0, 0]
+
+
+def assert_is_empirical(exact, X, *network, draws=20):
+    """The mean over wide networks of their gradients' inner products is `exact`.
+
+    One hidden layer has no bias; each further one has one of the order of 1 / width, for which 1 % is left.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows, found = torch.as_tensor(X, dtype=torch.float32), []
+    for _ in range(draws):
+        net = Wide(*network, generator)
+        slopes = grad(lambda parameters, x, net=net: functional_call(net, parameters, (x,)))
+        parts = vmap(slopes, in_dims=(None, 0))(dict(net.named_parameters()), rows)
+        J = torch.cat([part.flatten(1) for part in parts.values()], 1)
+        found.append((J @ J.T).detach().numpy())
+    error = np.std(found, axis=0, ddof=1) / np.sqrt(draws)
+    assert (error < 0.05 * exact.max()).all()
+    assert (np.abs(np.mean(found, axis=0) - exact) < 4 * error + 0.01 * exact.max()).all()
+
+
+@pytest.mark.parametrize("hidden", [1, 2])
+def test_ntk_is_the_empirical_kernel_of_wide_networks(hidden, rng):
+    X = rng.normal(size=(4, 6))
+    exact = NTK(hidden, w_std=1.2, b_std=0.3)(X)
+    assert_is_empirical(exact, X, (1024,) * hidden, (), "flatten", 1.2, 0.3, (6, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("filters", "hidden", "head"),
+    [((3,), 0, "flatten"), ((3, 5), 1, "flatten"), ((3,), 0, "pool"), ((3, 3), 1, "pool")],
+)
+def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, hidden, head, rng):
+    image = (2, 4, 5)
+    X = rng.normal(size=(4, math.prod(image)))
+    X[1] = X[0] + 0.3 * X[1]  # a pair that is alike, so that entries differ
+    exact = CNTK(filters, head=head, hidden=hidden, shape=image, w_std=1.3, b_std=0.2)(X)
+    sizes = (256,) * len(filters) + (512,) * hidden
+    assert np.ptp(exact) > 0.2 * exact.max()
+    assert_is_empirical(exact, X, sizes, filters, head, 1.3, 0.2, image)
+
+
+# --- convolutional networks
+
+
+@pytest.mark.parametrize("head", ["flatten", "pool"])
+@pytest.mark.parametrize("filters", [(1,), (3, 3, 5), (7, 3)])
+def test_both_implementations_agree(filters, head, rng):
+    X, Y = rng.normal(size=(3, 84)), rng.normal(size=(19, 84))
+    X[1], X[2, :40], Y[0] = 0, 0, X[2]
+    options = dict(head=head, hidden=1, shape=(2, 6, 7), w_std=1.2, b_std=0.1)
+    here, there = CNTK(filters, **options), CNTK(filters, device="cpu", **options)
+    np.testing.assert_allclose(here(X, Y), there(X, Y), rtol=1e-7)
+    np.testing.assert_allclose(here.diag(X), there.diag(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("head", ["flatten", "pool"])
+def test_arora_network_is_one_of_convolutions_without_biases(head):
+    made = CNTK.arora(6, head=head, shape=(1, 4, 4))
+    assert (made.filters, made.hidden, made.b_std) == ((3,) * 5, 0, 0.0)
+    X = np.random.default_rng(1).normal(size=(3, 16))
+    np.testing.assert_allclose(made(2 * X, 3 * X), 6 * made(X), rtol=1e-10)  # homogeneous: no biases
+
+
+def test_pooling_does_not_see_a_shift_that_leaves_the_borders_empty():
+    images = np.zeros((2, 12, 12))
+    images[0, 5:8, 4:7] = images[1, 4:7, 5:8] = np.random.default_rng(0).normal(size=(3, 3))
+    pool, flat = (CNTK.arora(3, head=head, shape=(1, 12, 12))(images) for head in ("pool", "flatten"))
+    np.testing.assert_allclose(pool, pool[0, 0], rtol=1e-10)
+    assert flat[0, 1] < 0.9 * flat[0, 0]
+
+
+def test_cosines_of_images_without_ink_count_as_zero():
+    X = np.zeros((2, 9))
+    X[1, 4] = 1.0
+    K = CNTK.arora(3, shape=(1, 3, 3))(X)
+    assert K[0].tolist() == [0, 0]
+    assert K[1, 1] > 0
+
+
+def test_float32_gives_an_image_and_its_copy_what_float64_gives(rng):
+    X = rng.normal(size=(5, 256)).astype(np.float32)
+    for head in ("flatten", "pool"):
+        kernel = CNTK.arora(6, head=head, shape=(1, 16, 16))
+        np.testing.assert_allclose(np.diag(kernel(X, X.copy())), kernel.diag(X.astype(np.float64)), rtol=2e-6)
+
+
+@pytest.mark.parametrize("head", ["flatten", "pool"])
+def test_the_number_of_threads_and_of_neighbours_changes_nothing(head, rng):
+    X = rng.normal(size=(37, 48)).astype(np.float32)
+    kernel = CNTK((3, 3), head=head, shape=(3, 4, 4))
+    K = kernel(X)
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        assert (kernel(X) == K).all()
+    finally:
+        numba.set_num_threads(before)
+    assert (kernel(X[5:8], X[:20]) == K[5:8, :20]).all()
+
+
+# --- every kernel
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_kernels_are_symmetric_positive_and_know_their_diagonal(kernel, rng):
+    X, Y = rng.normal(size=(30, 24)), rng.normal(size=(7, 24))
+    K = kernel(X)
+    np.testing.assert_allclose(K, K.T, rtol=1e-12)
+    np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(X), np.diag(K), rtol=1e-9)
+    assert np.linalg.eigvalsh(K).min() > -1e-12 * np.linalg.eigvalsh(K).max()
+    np.testing.assert_allclose(
+        kernel(X.astype(np.float32), Y.astype(np.float32)), kernel(X, Y), rtol=0, atol=1e-5 * K.max()
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_kernels_take_every_kind_of_array(kernel, rng):
+    pixels = rng.integers(0, 256, size=(5, 24)).astype(np.uint8)
+    K = kernel(pixels)
+    assert K.dtype == np.float32
+    floats = pixels.astype(np.float32)
+    shape = getattr(kernel, "shape", None) or (2, 3, 4)
+    for X in (floats, torch.tensor(pixels), floats.reshape(5, *shape), np.asfortranarray(floats)):
+        assert (kernel(X) == K).all()
+    assert kernel(pd.DataFrame(floats)).dtype == np.float32
+    assert kernel(floats, floats.astype(np.float64)).dtype == np.float64
+
+
+def test_classical_kernels_are_those_of_scikit_learn(rng):
+    X = rng.normal(size=(6, 4))
+    np.testing.assert_allclose(RBF()(X), rbf_kernel(X))
+    np.testing.assert_allclose(Polynomial(3, gamma=0.5, coef0=2)(X), (0.5 * X @ X.T + 2) ** 3)
+    np.testing.assert_allclose(Linear()(X), X @ X.T)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (RBF(0), "gamma of RBF must be a finite number greater than 0, got gamma=0"),
+        (RBF("scale"), "gamma of RBF"),
+        (Polynomial(0), "degree of Polynomial must be an integer of at least 1"),
+        (Polynomial(2, coef0=-1.0), "coef0 of Polynomial must be a finite number of at least 0"),
+        (NTK(-1), "hidden of NTK must be an integer of at least 0"),
+        (NTK(w_std=0.0), "w_std of NTK must be a finite number greater than 0"),
+        (NTK(b_std=np.nan), "b_std of NTK"),
+        (CNTK(()), "filters of CNTK must be a tuple of at least 1 width"),
+        (CNTK((3, 4)), "filters of CNTK must have odd widths"),
+        (CNTK(head="max"), 'head of CNTK must be "flatten" or "pool", got head='),
+        (CNTK(shape=(4, 4)), r"shape of CNTK must be \(channels, height, width\)"),
+        (CNTK(shape=(1, 0, 16)), "shape of CNTK must be an integer of at least 1"),
+        (CNTK(shape=(3, 4, 4)), "rows must have 48 values, got 16"),
+    ],
+)
+def test_hyper_parameters_out_of_range_are_named(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        kernel(np.ones((2, 16)))
+
+
+def test_rows_that_are_no_square_image_are_refused():
+    with pytest.raises(ValueError, match="rows of 12 values, which are no square image"):
+        CNTK()(np.ones((2, 12)))
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "message"),
+    [
+        ([[np.nan, 1.0]], None, "X contains NaN"),
+        ([[1.0, 2.0]], [[np.inf, 1.0]], "Y contains infinity"),
+        ([[1.0, 2.0]], [[1.0]], "rows of the same length, got 2 and 1"),
+        (np.empty((0, 3)), None, "0 sample"),
+    ],
+)
+def test_bad_rows_are_refused(X, Y, message):
+    with pytest.raises(ValueError, match=message):
+        NTK()(X, Y)
+
+
+def test_a_kernel_of_ones_own_needs_only_the_matrix():
+    class Cosine(Kernel):
+        def _matrix(self, X, Y):
+            return np.cos(X[:, :1] - Y[:, 0])
+
+    assert Cosine().diag([[1.0], [2.0]]).tolist() == [1, 1]
