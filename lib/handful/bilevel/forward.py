@@ -75,7 +75,7 @@ def best_rows(model, count, score, batch=1, free_weights=False):
     """Rows of the largest score, best first; ties go to the smaller index. The inner problem must be solved."""
     total = model.linear_scores()
     if score == "quadratic":
-        rows = top_candidates(total, max(CANDIDATES, 4 * batch))
+        rows = top_candidates(total, max(min(CANDIDATES, model.max_candidates), 4 * batch))
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
         rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])

@@ -46,6 +46,8 @@ class GenericSelection:
     ihvp : Ihvp
     """
 
+    max_candidates = 512  # whose gains are predicted
+
     def __init__(self, problem, data, rng, ihvp=None):
         self.problem, self.data = problem, data
         self.ihvp = ihvp or Ihvp()

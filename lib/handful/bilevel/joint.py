@@ -57,6 +57,11 @@ class JointSelection:
         self.models = models
         self.factors = [1.0] * len(models) if factors is None else factors
 
+    @property
+    def max_candidates(self):
+        """Rows whose gains are predicted: what suits the dearest model."""
+        return min(model.max_candidates for model in self.models)
+
     def __len__(self):
         return len(self.models[0])
 

@@ -32,6 +32,8 @@ class LinearSelection:
     ihvp : Ihvp
     """
 
+    max_candidates = 512  # whose gains are predicted
+
     def __init__(self, problem, data, capacity, rng, absent=None, ihvp=None):
         d = data.X.shape[1]
         sample_weight = data.sample_weight

@@ -8,7 +8,7 @@ from handful.bilevel.joint import Joint, JointSelection
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
 from handful.bilevel.problems import LinearProblem, Problem
-from handful.bilevel.softmax import SoftmaxSelection
+from handful.bilevel.softmax import SELECTION_TOL, SoftmaxSelection
 from handful.coreset import check_magnitude
 
 OUTER = ("train", "train+validation", "validation")
@@ -58,7 +58,7 @@ def outer_rows(X, sample_weight, outer, validation):
     return stacked, np.concatenate([own, weights]), np.concatenate([absent, np.arange(n, stacked.shape[0])])
 
 
-def selection_for(problem, X, y, u, absent, capacity, rng, *, ihvp, robust=False):
+def selection_for(problem, X, y, u, absent, capacity, rng, *, ihvp, robust=False, weighted=False):
     """An empty selection for `problem` over the rows of the outer loss.
 
     Parameters
@@ -69,6 +69,7 @@ def selection_for(problem, X, y, u, absent, capacity, rng, *, ihvp, robust=False
     rng : numpy.random.Generator
     ihvp : Ihvp
     robust : whether to join the problem's variants
+    weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
 
     Raises
     ------
@@ -79,7 +80,7 @@ def selection_for(problem, X, y, u, absent, capacity, rng, *, ihvp, robust=False
     for part, factor in parts(problem):
         target = part.encode(y)
         for variant in _variants(part) if robust else [part]:
-            models.append(_selection(variant, X, target, u, absent, capacity, rng, ihvp, data))
+            models.append(_selection(variant, X, target, u, absent, capacity, rng, ihvp, data, weighted))
             factors.append(factor)
     return models[0] if len(models) == 1 and factors == [1.0] else JointSelection(models, factors)
 
@@ -92,7 +93,7 @@ def _variants(problem):
     return problem.variants()
 
 
-def _selection(problem, X, target, u, absent, capacity, rng, ihvp, data):
+def _selection(problem, X, target, u, absent, capacity, rng, ihvp, data, weighted):
     if not isinstance(problem, LinearProblem):
         if sparse.issparse(X) and not problem.takes_sparse:
             raise ValueError(f"{type(problem).__name__} takes no sparse X: use X.toarray().")
@@ -100,7 +101,9 @@ def _selection(problem, X, target, u, absent, capacity, rng, ihvp, data):
     check_magnitude(target, "y", X.dtype)
     if target.ndim == 2:
         target = np.ascontiguousarray(target, dtype=X.dtype)
-        return SoftmaxSelection(problem, Rows(X, target, u, absent), rng, ihvp)
+        return SoftmaxSelection(
+            problem, Rows(X, target, u, absent), rng, ihvp, 0.1 * SELECTION_TOL if weighted else SELECTION_TOL
+        )
     if problem.kind in data:
         passes = data[problem.kind].twin()
     else:

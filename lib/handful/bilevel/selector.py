@@ -185,7 +185,8 @@ class BilevelCoreset(Selector):
         everything = self.strategy in ("elimination", "regularised")
         capacity = len(candidates) if everything else self.size
         ihvp = Ihvp(self.ihvp, self.ihvp_steps, self.damping)
-        model = selection_for(problem, X, y, u, absent, capacity, rng, ihvp=ihvp, robust=self.robust)
+        options = dict(ihvp=ihvp, robust=self.robust, weighted=weighting != "binary" or self.strategy == "regularised")
+        model = selection_for(problem, X, y, u, absent, capacity, rng, **options)
         labels = class_labels(problem, y)
         start = self._random_start(None if labels is None else labels[:n], candidates, rng)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.

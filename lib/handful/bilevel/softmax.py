@@ -6,14 +6,19 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from handful.bilevel.ihvp import Ihvp
-from handful.bilevel.multinomial import hessian_product, softmax, solve_hessian, solve_multinomial
+from handful.bilevel.multinomial import grow_inverse, hessian_product, softmax, solve_hessian, solve_multinomial
 from handful.bilevel.newton import ConvergenceError
 
-TOL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}  # of inner gradients; float32 has no more digits
+TOL = 1e-6  # of gradients, in units of the one at zero, and of linear systems
+SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
+IMPLICIT = 10.0  # times the tolerance, for implicit gradients: their digits rank rows only
+FLOAT32_TOL = 1e-4  # what can be asked of float32
 MAX_NEWTON, MAX_CG = 100, 1000
 CURVATURE_ROWS = 512  # rows on which the outer curvature is estimated
-REFRESH = 8  # new directions after which the preconditioner is computed anew
-HALF_PRECISION_ABOVE = 1 << 20  # entries of the inner design from which it keeps the type of X
+REFRESH_AFTER = 16  # conjugate gradients above which the preconditioner is computed anew, if it is so many solves old
+IN_SPAN = {np.dtype(np.float64): 1e-7, np.dtype(np.float32): 1e-4}  # share of a row that is no new direction
+LARGE = 1 << 20  # entries of the inner design from which it keeps the type of X
+BLOCKS_BELOW = 1 << 27  # entries up to which every class has a preconditioner of its own
 DENSE_BELOW = 8000  # unknowns up to which ihvp="cholesky" factors the whole Hessian
 
 
@@ -30,24 +35,31 @@ class SoftmaxSelection:
     data : Rows, with targets of shape (n, classes) that add up to one
     rng : numpy.random.Generator, for the rows of the outer curvature
     ihvp : Ihvp
+    tol : to which inner problems and implicit gradients are solved; from 1e-4 on, float32 data stay float32
     """
 
-    def __init__(self, problem, data, rng, ihvp=None):
+    max_candidates = 128  # whose gains are predicted: each costs more than a linear model's
+
+    def __init__(self, problem, data, rng, ihvp=None, tol=TOL):
         self.problem, self.data = problem, data
         self.ihvp = ihvp or Ihvp()
+        self.tol = tol
         n, d = data.X.shape
         # two outputs describe one logit: twice the penalty makes them the binary model
         self.l2 = float(problem.l2) * (2.0 if data.y.shape[1] == 2 else 1.0)
         self.intercept = float(problem.fit_intercept)
         self.indices = []
         self._u = (data.sample_weight / data.sample_weight.sum()).astype(data.X.dtype)
-        self._P = np.empty((n, data.y.shape[1]), dtype=data.X.dtype)
+        self._P, self._R = (np.empty((n, data.y.shape[1]), dtype=data.X.dtype) for _ in range(2))
         self._loss = np.empty(n, dtype=data.X.dtype)
-        self._Q = np.zeros((d, 0))
+        self._uniform = bool((data.sample_weight == data.sample_weight[0]).all())
+        self._kind = data.X.dtype if tol >= FLOAT32_TOL else np.dtype(np.float64)
+        self._basis, self._rank = np.zeros((d, 16), dtype=self._kind, order="F"), 0
         self._A = np.zeros((0, 1))
         self.theta = np.zeros((1, data.y.shape[1]))
         self._direction = np.zeros_like(self.theta)
-        self._factored = -1  # rank of the preconditioner, -1 for none
+        self._inverse = None  # the preconditioner, built for so many rows, so many solves ago
+        self._built = self._age = self._effort = 0
         rows = np.flatnonzero(data.sample_weight)
         if len(rows) > CURVATURE_ROWS:
             rows = np.sort(rng.choice(rows, CURVATURE_ROWS, replace=False))
@@ -55,6 +67,11 @@ class SoftmaxSelection:
 
     def __len__(self):
         return len(self.indices)
+
+    @property
+    def _Q(self):
+        # orthonormal basis of the chosen rows' span, (d, rank); None where they span everything
+        return None if self._basis is None else self._basis[:, : self._rank]
 
     @property
     def y(self):
@@ -72,17 +89,19 @@ class SoftmaxSelection:
         """Append rows to the coreset."""
         indices = [int(i) for i in indices]
         d = self.data.X.shape[1]
-        if self._Q is not None and len(indices) >= d:
+        if self._basis is not None and len(indices) >= d:
             self._leave_span()
-        if self._Q is None:
+        if self._basis is None:
             self._append(self._coordinates(self.rows(indices)).astype(self._type(len(self) + len(indices)), copy=False))
         else:
+            if len(indices) > 1:
+                self._inverse = None
             for x in self.rows(indices):
-                self._append(self._extended(x)[None])
+                self._append(self._extended(x)[None].astype(self._type(len(self)), copy=False))
         self.indices += indices
 
     def _type(self, s):
-        return self.data.X.dtype if s * (self.data.X.shape[1] + 1) > HALF_PRECISION_ABOVE else np.dtype(np.float64)
+        return self.data.X.dtype if s * (self.data.X.shape[1] + 1) > LARGE else self._kind
 
     def _append(self, rows):
         s, p = self._A.shape
@@ -96,32 +115,38 @@ class SoftmaxSelection:
 
     def _extended(self, x):
         # Gram-Schmidt, twice for orthogonality to rounding; a row in the span of the earlier ones adds no direction
-        rest = x.copy()
+        x = x.astype(self._kind)
+        rest, Q = x.copy(), self._Q
         for _ in range(2):
-            rest -= self._Q @ (self._Q.T @ rest)
+            rest -= Q @ (Q.T @ rest)
         norm = np.linalg.norm(rest)
-        if norm > 1e-7 * np.linalg.norm(x) and self._Q.shape[1] < len(x):
-            self._Q = np.column_stack([self._Q, rest / norm])
+        if norm > IN_SPAN[self._kind] * np.linalg.norm(x) and self._rank < len(x):
+            if self._rank == self._basis.shape[1]:
+                wider = np.zeros((len(x), min(2 * self._rank, len(x))), dtype=self._kind, order="F")
+                wider[:, : self._rank] = self._basis
+                self._basis = wider
+            self._basis[:, self._rank] = rest / norm
+            self._rank += 1
         return self._coordinates(x[None])[0]
 
     def _leave_span(self):
         # so many rows span everything: coordinates are the features themselves
         self.theta, self._direction = self._to_data(self.theta), self._to_data(self._direction)
-        self._Q, self._factored = None, -1
+        self._basis = self._inverse = None
         self._A = self._coordinates(self.rows(self.indices)).astype(self._type(len(self)), copy=False)
 
     def _coordinates(self, X):
-        inside = X if self._Q is None else X @ self._Q
-        return np.column_stack([np.full(len(inside), self.intercept), inside])
+        inside = X if self._basis is None else X @ self._Q
+        return np.column_stack([np.full(len(inside), self.intercept, dtype=inside.dtype), inside])
 
     def _to_data(self, theta):
-        return theta if self._Q is None else np.vstack([theta[:1], self._Q @ theta[1:]])
+        return theta if self._basis is None else np.vstack([theta[:1], self._Q @ theta[1:]])
 
     def keep(self, alive):
         """Drop the rows where the mask `alive`, shape (s,), is False; the basis stays as it is."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
         self._A = self._A[np.asarray(alive, dtype=bool)]
-        self._factored = -1
+        self._age = REFRESH_AFTER
 
     # The inner problem.
 
@@ -146,50 +171,62 @@ class SoftmaxSelection:
         self._c = c
         kind = self._A.dtype
         theta, self._P_inner = np.ascontiguousarray(self.theta, dtype=kind), np.empty(Y.shape, dtype=kind)
-        if self._factored < 0 or self._A.shape[1] >= self._factored + REFRESH:
-            self._factor(theta)
-        inverse = self._preconditioner()
-        tol = TOL[kind]
+        self._update_preconditioner(theta)
+        tol = self._tolerance()
         left, n_products = solve_multinomial(
-            self._A, Y, c, self._penalty, inverse, theta, self._P_inner, tol, MAX_NEWTON
+            self._A, Y, c, self._penalty, self._inverse, theta, self._P_inner, tol, MAX_NEWTON
         )
-        if n_products > 60:  # more than a good preconditioner needs: the next solve gets a new one
-            self._factored = -1
+        self._effort = n_products
         self.theta = theta
-        if not left <= max(1e3 * tol, 1e-3):
+        if not left <= max(10.0 * tol, 1e-4):
             raise ConvergenceError(
                 f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps (gradient {left:.1e} of "
                 f"the one at zero); raise l2 (now {self.problem.l2:g}) or scale the features."
             )
 
-    def _factor(self, theta=None):
-        # one block for all classes, at the mean of their curvatures
-        P = self._A @ (self.theta if theta is None else theta)
-        softmax(P, np.ascontiguousarray(self.y, dtype=P.dtype), np.empty(len(P), dtype=P.dtype))
-        h = np.maximum(np.mean(P * (1.0 - P), axis=1), 1e-6) * self._c
-        B = (self._A.T @ (self._A * h[:, None])).astype(np.float64)
-        B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / len(B)
-        factor, bad = dpotrf(B, lower=True)
-        if bad:
-            raise ConvergenceError(
-                f"the inner problem on {len(self)} points is singular to rounding (features up to "
-                f"{np.abs(self._A).max():.1e} against l2={self.problem.l2:g}); scale the features or raise l2."
-            )
-        lower = np.tril(dpotri(factor, lower=True)[0])
-        self._inverse = lower + np.tril(lower, -1).T
-        self._factored = len(B)
+    def _tolerance(self):
+        return max(self.tol, FLOAT32_TOL) if self._A.dtype == np.float32 else self.tol
 
-    def _preconditioner(self):
-        p, old = self._A.shape[1], len(self._inverse)
-        if p == old:
-            return self._inverse.astype(self._A.dtype, copy=False)
-        # directions that came after the last factorisation: their diagonal
-        new = self._A[:, old:]
-        h = float(np.mean(self._c)) / self.data.y.shape[1]
-        grown = np.zeros((p, p), dtype=self._A.dtype)
-        grown[:old, :old] = self._inverse
-        grown[range(old, p), range(old, p)] = 1.0 / (h * np.einsum("sp,sp->p", new, new) + self._penalty[old:])
-        return grown
+    def _implicit_tolerance(self):
+        return IMPLICIT * self._tolerance() if self.tol >= SELECTION_TOL else self._tolerance()
+
+    def _update_preconditioner(self, theta):
+        s, p = self._A.shape
+        self._age += 1
+        stale = self._effort > REFRESH_AFTER and self._age > REFRESH_AFTER
+        if self._inverse is None or self._inverse.shape[1] < p - 1 or stale:
+            blocks = theta.shape[1] if theta.shape[1] * p * p <= BLOCKS_BELOW else 1
+            self._inverse = self._inverses(self._curvatures(theta, blocks)).astype(self._A.dtype)
+            self._age = 0
+        elif s == self._built + 1:  # one more row
+            weights = self._curvatures(theta, len(self._inverse))[-1].astype(self._A.dtype)
+            self._inverse = grow_inverse(self._inverse, self._A[-1], weights, self._penalty[-1])
+        self._built = s
+
+    def _curvatures(self, theta, blocks):
+        # weighted curvature of each row in each block, (s, blocks); the mean over the classes for a single block
+        P = self._A @ theta
+        softmax(P, np.ascontiguousarray(self.y, dtype=P.dtype), np.empty(len(P), dtype=P.dtype))
+        h = P * (1.0 - P)
+        if blocks == 1:
+            h = h.mean(axis=1, keepdims=True)
+        return np.maximum(h, 1e-7) * self._c[:, None]
+
+    def _inverses(self, curvatures):
+        p = self._A.shape[1]
+        out = np.empty((curvatures.shape[1], p, p))
+        for k, h in enumerate(curvatures.T):
+            B = (self._A.T @ (self._A * h[:, None])).astype(np.float64)
+            B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / p
+            factor, bad = dpotrf(B, lower=True)
+            if bad:
+                raise ConvergenceError(
+                    f"the inner problem on {len(self)} points is singular to rounding (features up to "
+                    f"{np.abs(self._A).max():.1e} against l2={self.problem.l2:g}); scale the features or raise l2."
+                )
+            lower = np.tril(dpotri(factor, lower=True)[0])
+            out[k] = lower + np.tril(lower, -1).T
+        return out
 
     def _product(self, V):
         # H V inside the span
@@ -200,9 +237,10 @@ class SoftmaxSelection:
     def _solve_inside(self, G, start):
         V = start.astype(self._A.dtype)
         G = np.ascontiguousarray(G, dtype=self._A.dtype)
-        tol = TOL[self._A.dtype]
         penalty = self._penalty + np.asarray(self.ihvp.damping, dtype=self._A.dtype)
-        n_products = solve_hessian(self._A, self._P_inner, self._c, penalty, self._preconditioner(), G, V, tol, MAX_CG)
+        n_products = solve_hessian(
+            self._A, self._P_inner, self._c, penalty, self._inverse, G, V, self._implicit_tolerance(), MAX_CG
+        )
         if n_products >= MAX_CG:
             raise ConvergenceError(
                 f"the implicit gradient of {len(self)} points took more than {MAX_CG} conjugate gradients; raise l2 "
@@ -223,10 +261,10 @@ class SoftmaxSelection:
             np.matmul(X, theta[1:], out=P)
         P += theta[0]
         softmax(P, self.data.y, self._loss)
-        R = P - self.data.y
-        self._R = R
-        weighted = R * u[:, None]
-        self.gradient = np.vstack([self.intercept * weighted.sum(axis=0)[None], X.T @ weighted]).astype(np.float64)
+        R = np.subtract(P, self.data.y, out=self._R)
+        weighted, unit = (R, float(u[0])) if self._uniform else (R * u[:, None], 1.0)
+        total = self.intercept * weighted.sum(axis=0)[None]
+        self.gradient = unit * np.vstack([total, X.T @ weighted]).astype(np.float64)
         self._mean_loss = float(np.dot(self._loss.astype(np.float64), u))
         return self._mean_loss
 
@@ -235,7 +273,7 @@ class SoftmaxSelection:
         return self._mean_loss
 
     def _inside(self, G):
-        return G if self._Q is None else np.vstack([G[:1], self._Q.T @ G[1:]])
+        return G if self._basis is None else np.vstack([G[:1], self._Q.T @ G[1:]])
 
     def _inverse_hessian_product(self, G):
         # in data coordinates; outside the span of the chosen rows the Hessian is l2 times the identity
@@ -245,7 +283,7 @@ class SoftmaxSelection:
             inside = self._direction = self._solve_inside(self._inside(G), self._direction)
         else:
             return self.ihvp.approximate(self._product_in_data, G)
-        if self._Q is None:
+        if self._basis is None:
             return inside
         outside = G[1:] - self._Q @ (self._Q.T @ G[1:])
         return np.vstack([inside[:1], self._Q @ inside[1:] + outside / (self.l2 + self.ihvp.damping)])
@@ -253,7 +291,7 @@ class SoftmaxSelection:
     def _product_in_data(self, V):
         kind = self._A.dtype
         image = self._to_data(self._product(np.ascontiguousarray(self._inside(V), dtype=kind))).astype(np.float64)
-        if self._Q is not None:
+        if self._basis is not None:
             image[1:] += self.l2 * (V[1:] - self._Q @ (self._Q.T @ V[1:]))
         return image
 
@@ -296,43 +334,54 @@ class SoftmaxSelection:
 
         As in `LinearSelection`: the Newton step is shortened by the row's leverage, the penalty's weight grows with
         the set, the outer loss is followed to second order. Leverages and outer curvature take the preconditioner for
-        the Hessian, one block for all classes; the slope is exact. Call after `linear_scores`.
+        the Hessian; the slope is exact. Call after `linear_scores`.
         """
-        s = len(self)
-        X = self.rows(candidates)
-        inside, inverse = self._coordinates(X), self._fresh_inverse()
-        solved = inside @ inverse
-        steps = solved if self._Q is None else np.column_stack([solved[:, :1], solved[:, 1:] @ self._Q.T])
-        if self._Q is not None:
-            steps[:, 1:] += (X - inside[:, 1:] @ self._Q.T) / self.l2
-        leverage = np.einsum("kp,kp->k", X, steps[:, 1:]) + self.intercept * steps[:, 0]
-        pull = (self._penalty[:, None] * self.theta).astype(np.float64)
-        q = self._to_data(self._solve_inside(pull, np.zeros_like(pull)).astype(np.float64))
+        s, X = len(self), self.rows(candidates)
         R = self._R[candidates].astype(np.float64)
         P = R + self.data.y[candidates]
+        classes = P.shape[1]
+        # the step is H^-1 (a t') + q / s with q = H^-1 (penalty * theta)
+        pull = (self._penalty[:, None] * self.theta).astype(np.float64)
+        q = self._to_data(self._solve_inside(pull, np.zeros_like(pull)).astype(np.float64))
         along = X @ q[1:] + self.intercept * q[0]
         rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s
-        curvature = np.einsum("kc,cd->kcd", P, np.eye(P.shape[1])) - P[:, :, None] * P[:, None]
-        t = np.linalg.solve(s * np.eye(P.shape[1]) + leverage[:, None, None] * curvature, rhs[:, :, None])[:, :, 0]
+        inside, inverse = self._coordinates(X), self._inverse
+        outside = 0.0 if self._basis is None else (X - inside[:, 1:] @ self._Q.T) / self.l2
+        leverage = np.array([np.einsum("kp,kp->k", inside @ M, inside) for M in inverse])  # (blocks, k)
+        leverage = leverage + np.sum(outside * X, axis=1)
+        curvature = np.einsum("kc,cd->kcd", P, np.eye(classes)) - P[:, :, None] * P[:, None]
+        system = s * np.eye(classes) + curvature * np.broadcast_to(leverage, (classes, len(X))).T[:, None]
+        t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
         V = self.direction
         slope = np.einsum("kc,kc->k", t, X @ V[1:] + self.intercept * V[0]) + np.sum(self.gradient * q) / s
-        u, X_out, P_out = self._outer_sample()
-        products = X_out @ steps[:, 1:].T + steps[:, 0]
-        spread = P_out @ (t**2).T - (P_out @ t.T) ** 2
-        own = X_out @ q[1:] + q[0]
-        pulled = P_out * (own - np.sum(P_out * own, axis=1, keepdims=True))
-        bend = u @ (products**2 * spread) + 2.0 * u @ (products * (pulled @ t.T)) / s
-        bend += u @ np.sum(pulled * own, axis=1) / s**2
+        bend = self._outer_curvature(inside, outside, inverse, t, q / s)
         fraction = 1.0
         if free_weights:  # the minimum of the parabola where it lies within the step
             downhill = np.maximum(slope, 0.0)
             fraction = np.divide(downhill, bend, out=np.sign(downhill), where=bend > downhill)
         return fraction * slope - 0.5 * fraction**2 * bend
 
-    def _fresh_inverse(self):
-        if len(self._inverse) != self._A.shape[1] or self._factored < 0:
-            self._factor()
-        return self._inverse
+    def _outer_curvature(self, inside, outside, inverse, t, shift):
+        # of the outer loss along each candidate's step, (k,), on the sample of rows
+        u, X_out, P_out = self._outer_sample()
+        kind = self.data.X.dtype
+        apart = (X_out.astype(kind) @ np.asarray(outside, dtype=kind).T) if self._basis is not None else kind.type(0)
+        rows, inside = self._coordinates(X_out).astype(kind), inside.astype(kind)
+        own = X_out @ shift[1:] + shift[0]
+        square = np.zeros((len(rows), len(inside)), dtype=kind)
+        mean = np.zeros_like(square)
+        for k in range(t.shape[1]):
+            if k < len(inverse):
+                products = rows @ (inverse[k].astype(kind, copy=False) @ inside.T) + apart
+            z = products * t[:, k].astype(kind) + own[:, k, None].astype(kind)
+            pz = z * P_out[:, k, None].astype(kind)
+            mean += pz
+            square += pz * z
+        return u @ (square - mean**2)
+
+    def _common_inverse(self):
+        # one block for all classes
+        return self._inverses(self._curvatures(self.theta, 1))[0]
 
     def _outer_sample(self):
         rows = self._sample
@@ -343,13 +392,13 @@ class SoftmaxSelection:
     def weight_quadratic(self):
         """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`.
 
-        The slope is exact, the curvature takes the preconditioner for the Hessian.
+        The slope is exact, the curvature takes one block for all classes.
         """
         self._direction = self._solve_inside(self._inside(self.gradient), self._direction)
         R = (self._P_inner - self.y).astype(np.float64)
         slope = -np.einsum("sk,sk->s", R, self._A @ self._direction)
         u, X_out, P_out = self._outer_sample()
-        S = self._coordinates(X_out) @ self._fresh_inverse() @ self._A.T.astype(np.float64)  # (sample, s)
+        S = self._coordinates(X_out) @ self._common_inverse() @ self._A.T.astype(np.float64)  # (sample, s)
         own = (S * np.sqrt(u)[:, None]) * (P_out @ R.T)
         Q = -own.T @ own
         for k in range(R.shape[1]):
