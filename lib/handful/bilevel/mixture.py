@@ -39,15 +39,18 @@ class GaussianMixture(Problem):
     weights against the last, then for each component its mean and the lower triangle of L (row by row), where
     ``L L'`` is the precision matrix. `unpack` translates.
 
-    The loss has many local minima; a start decides in which one the solution lies.
+    The loss has many local minima. `solve` takes the best that EM reaches from several starts, so that a coreset is
+    selected for a trainer who does the same.
 
     Examples
     --------
+    >>> from handful import BilevelCoreset
     >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.normal(-2, 0.5, (100, 2)), rng.normal(2, 0.5, (100, 2))])
+    >>> X = np.concatenate([rng.normal(-2, 0.5, (500, 2)), rng.normal(2, 0.5, (500, 2))])
     >>> mixture = GaussianMixture(2)
-    >>> theta = mixture.solve(X, None, np.full(200, 1 / 200))
-    >>> sorted(mixture.unpack(theta, 2)[1][:, 0].round(1).tolist())
+    >>> coreset = BilevelCoreset(mixture, size=10, random_state=0).fit(X)
+    >>> theta = mixture.solve(X[coreset.indices_], None, coreset.weights_ / len(X))
+    >>> sorted(mixture.unpack(theta, 2)[1][:, 0].round().tolist())
     [-2.0, 2.0]
     """
 

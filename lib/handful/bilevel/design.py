@@ -1,0 +1,194 @@
+"""Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
+
+from numbers import Real
+
+import numpy as np
+
+from handful.coreset import Selector
+
+OPTIONS = {"design": ("A", "V"), "score": ("exact", "linear")}
+MAX_UPDATES = 2000
+TOL = 1e-8
+# Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
+MAX_LEVERAGE = 1e4
+MAX_AGE = 64
+
+
+def design_objective(X, weights, *, design="V", ridge=1e-2, target=None):
+    """The expected error of ridge regression on weighted experiments, for noise of variance 1.
+
+    "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr T F^-1 T'``, half that of
+    the predictions, with ``F = X' D(w) X + ridge I`` (Propositions 5, 6 and 8: Bayesian designs for a prior of variance
+    1 / ridge on the parameters, the frequentist ones for a ridge that vanishes).
+
+    Parameters
+    ----------
+    X : shape (n, d); weights : shape (n,), how often each experiment is made
+    design : "A" or "V"
+    ridge : lambda sigma^2 of the paper
+    target : rows T on which to predict, shape (n_target, d); X by default
+
+    Returns
+    -------
+    float
+    """
+    return 0.5 * float(np.sum(_covariance(X, weights, ridge) * _outer(X if target is None else target, design)))
+
+
+def design_gradient(X, weights, *, design="V", ridge=1e-2, target=None):
+    """Derivative of `design_objective` by the weights, shape (n,): ``-1/2 x' F^-1 M F^-1 x`` (Lemma 10)."""
+    Z = X @ _covariance(X, weights, ridge)
+    return -0.5 * np.einsum("ij,ij->i", Z @ _outer(X if target is None else target, design), Z)
+
+
+def _covariance(X, weights, ridge):
+    # (X' D(w) X + ridge I)^-1; by eigenvalues, which cannot fall below the ridge
+    values, vectors = np.linalg.eigh((X.T * weights) @ X)
+    return (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
+
+
+def _outer(target, design):
+    # M: the objective is 1/2 tr F^-1 M
+    return np.eye(target.shape[1]) if design == "A" else target.T @ target / len(target)
+
+
+class OptimalDesign(Selector):
+    """The experiments after which a linear model errs least, chosen from a pool without labels.
+
+    Bilevel coresets of least squares turn into classical optimal designs when the outer objective is an expectation
+    over the labels (Borsos et al. 2024, Propositions 5 to 9): the error of the parameters gives A-optimal designs, that
+    of the predictions V-optimal ones. Rows are added one by one.
+
+    Parameters
+    ----------
+    design : "A", smallest expected error of the parameters, or "V", of the predictions on the whole pool
+    size : number of experiments m
+    ridge : noise variance over the prior variance of a parameter (the paper's lambda sigma^2), positive; a small one
+        stands for designs without a prior. Ridge regression with ``alpha=ridge`` is the estimator that is meant.
+    score : "exact" adds the row after which the objective is smallest, in closed form; "linear" the one with the
+        smallest implicit gradient, as `BilevelCoreset` does for models without closed form (Equation 4)
+    repeat : False makes every chosen experiment once; True shares out m repetitions among the chosen rows so that the
+        objective is smallest, a convex problem (Lemma 10)
+    fit_intercept : whether the model has an intercept, of which nothing is known beforehand either
+    random_state : not used: the design depends on the pool alone
+
+    Attributes
+    ----------
+    indices_ : shape (m,), in the order of selection: ``indices_[:k]`` is the design of size k
+    weights_ : shape (m,), they add up to the total sample_weight, as for every selector; ``weights_ * m / sum`` are the
+        numbers of repetitions
+    objective_ : `design_objective` of the chosen experiments
+
+    Notes
+    -----
+    `sample_weight` says how much each row of the pool counts among the predictions of a V-design.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(1000, 5))
+    >>> chosen = OptimalDesign("V", size=20).fit(X)
+    >>> random = design_objective(X, np.arange(1000) < 20)
+    >>> bool(chosen.objective_ < 0.75 * random)
+    True
+    """
+
+    def __init__(
+        self,
+        design="V",
+        *,
+        size=100,
+        ridge=1e-2,
+        score="exact",
+        repeat=False,
+        fit_intercept=True,
+        random_state=None,
+    ):
+        self.design = design
+        self.size = size
+        self.ridge = ridge
+        self.score = score
+        self.repeat = repeat
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        self._check_options()
+        X = X.astype(np.float64)
+        if self.fit_intercept:
+            X = np.column_stack([X, np.ones(len(X))])
+        share = sample_weight / sample_weight.sum()
+        M = np.eye(X.shape[1]) if self.design == "A" else (X.T * share) @ X
+        chosen = self._greedy(X, M, np.flatnonzero(sample_weight == 0))
+        weights = np.ones(self.size)
+        if self.repeat:
+            weights = optimal_repetitions(X[chosen], M, self.ridge, self.size)
+        self.objective_ = 0.5 * float(np.sum(_covariance(X[chosen], weights, self.ridge) * M))
+        return chosen, weights * (sample_weight.sum() / weights.sum())
+
+    def _check_options(self):
+        for name, allowed in OPTIONS.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
+        if not (isinstance(self.ridge, Real) and np.isfinite(self.ridge) and self.ridge > 0):
+            raise ValueError(
+                f"ridge must be a positive finite number, got ridge={self.ridge!r}: without it fewer experiments than "
+                "features determine nothing."
+            )
+
+    def _greedy(self, X, M, absent):
+        # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for all candidates.
+        chosen, age = [], MAX_AGE
+        for _ in range(self.size):
+            if age >= MAX_AGE:
+                covariance = _covariance(X[chosen], np.ones(len(chosen)), self.ridge)
+                Z = X @ covariance
+                leverage = np.einsum("ij,ij->i", Z, X)
+                gain = np.einsum("ij,ij->i", Z @ M, Z)  # x' F^-1 M F^-1 x
+                age = 0
+            scores = gain / (1.0 + leverage) if self.score == "exact" else gain.copy()
+            scores[chosen] = -np.inf
+            scores[absent] = -np.inf
+            k = int(np.argmax(scores))
+            chosen.append(k)
+            a = covariance @ X[k]
+            c = 1.0 + X[k] @ a
+            along, cross = X @ a, X @ (covariance @ (M @ a))
+            gain += (along / c) * ((a @ M @ a / c) * along - 2.0 * cross)
+            leverage -= along**2 / c
+            np.maximum(leverage, 0.0, out=leverage)
+            covariance -= np.outer(a, a) / c
+            age = age + 1 if c <= MAX_LEVERAGE else MAX_AGE
+        return np.array(chosen)
+
+
+def optimal_repetitions(X, M, ridge, budget):
+    """Weights of given experiments, adding up to `budget`, that minimise ``tr F^-1 M``, ``F = X' D(w) X + ridge I``.
+
+    The multiplicative updates of design theory (Silvey, Titterington and Torsney 1978): each weight is multiplied by
+    the square root of its derivative, which lowers the convex objective every time.
+
+    Parameters
+    ----------
+    X : shape (m, d), the experiments
+    M : shape (d, d), positive semi-definite
+    ridge : positive; budget : sum of the weights
+
+    Returns
+    -------
+    shape (m,), non-negative
+    """
+    weights = np.full(len(X), budget / len(X))
+    value = np.inf
+    for _ in range(MAX_UPDATES):
+        covariance = _covariance(X, weights, ridge)
+        Z = X @ covariance
+        slopes = np.einsum("ij,ij->i", Z @ M, Z)
+        new = np.sum(covariance * M)
+        # by convexity the optimum is no further below than the difference on the left
+        if not slopes.any() or slopes.max() * budget - slopes @ weights <= TOL * new or not new < value:
+            break
+        value = new
+        weights = weights * np.sqrt(slopes)
+        weights *= budget / weights.sum()
+    return weights

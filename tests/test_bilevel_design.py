@@ -1,0 +1,152 @@
+"""Optimal designs: experiments chosen without labels."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from handful import UniformCoreset
+from handful.bilevel.design import OptimalDesign, design_gradient, design_objective, optimal_repetitions
+from scipy.optimize import approx_fprime, minimize
+
+
+def objective(X, weights, design, ridge):
+    # the textbook's trace
+    F = sum(w * np.outer(x, x) for w, x in zip(weights, X)) + ridge * np.eye(X.shape[1])
+    inverse = np.linalg.inv(F)
+    return 0.5 * np.trace(inverse) if design == "A" else 0.5 * np.trace(X @ inverse @ X.T) / len(X)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(60, 4)) * [3.0, 1, 1, 0.3]
+
+
+@pytest.mark.parametrize("design", ["A", "V"])
+def test_objective_and_gradient_are_the_textbooks(pool, design):
+    weights = np.random.default_rng(1).exponential(size=60)
+    assert design_objective(pool, weights, design=design, ridge=0.3) == pytest.approx(
+        objective(pool, weights, design, 0.3)
+    )
+    numeric = approx_fprime(weights, lambda w: objective(pool, w, design, 0.3), 1e-6)
+    assert design_gradient(pool, weights, design=design, ridge=0.3) == pytest.approx(numeric, abs=1e-5)
+
+
+@pytest.mark.parametrize("design", ["A", "V"])
+@pytest.mark.parametrize("ridge", [1e-6, 1e-2, 1.0])
+def test_exact_selection_adds_the_row_that_helps_most(pool, design, ridge):
+    fit = OptimalDesign(design, size=12, ridge=ridge, fit_intercept=False).fit(pool)
+    chosen = []
+    for k in fit.indices_:
+        values = [np.inf if i in chosen else objective(pool, indicator([*chosen, i]), design, ridge) for i in range(60)]
+        assert values[k] == pytest.approx(min(values), rel=1e-6)
+        chosen.append(k)
+    assert fit.objective_ == pytest.approx(objective(pool, indicator(chosen), design, ridge), rel=1e-6)
+
+
+def indicator(rows, n=60):
+    return np.isin(np.arange(n), rows).astype(float)
+
+
+@pytest.mark.parametrize("design", ["A", "V"])
+def test_linear_selection_adds_the_row_of_the_smallest_gradient(pool, design):
+    fit = OptimalDesign(design, size=10, ridge=0.1, score="linear", fit_intercept=False).fit(pool)
+    chosen = []
+    for k in fit.indices_:
+        slopes = design_gradient(pool, indicator(chosen), design=design, ridge=0.1)
+        slopes[chosen] = np.inf
+        assert slopes[k] == pytest.approx(slopes.min(), rel=1e-6)
+        chosen.append(k)
+
+
+@pytest.mark.parametrize("design", ["A", "V"])
+def test_greedy_designs_are_near_the_best_of_all_subsets(design):
+    for seed in range(3):
+        X = np.random.default_rng(seed).normal(size=(14, 3))
+        best = min(objective(X, indicator(S, 14), design, 0.1) for S in combinations(range(14), 5))
+        fit = OptimalDesign(design, size=5, ridge=0.1, fit_intercept=False).fit(X)
+        assert (1 - 1e-9) * best <= fit.objective_ <= 1.15 * best
+
+
+@pytest.mark.parametrize("design", ["A", "V"])
+def test_designs_leave_less_error_than_random_experiments(pool, design):
+    rng = np.random.default_rng(2)
+    X, truth, noise = pool, rng.normal(size=4), 0.5
+    ridge = noise**2  # for the prior variance 1
+
+    def error(rows):
+        # mean over the noise, by simulation
+        y = X[rows] @ truth + noise * rng.normal(size=(500, len(rows)))
+        theta = np.linalg.solve(X[rows].T @ X[rows] + ridge * np.eye(4), X[rows].T @ y.T).T
+        by = theta - truth if design == "A" else (theta - truth) @ X.T
+        return (by**2).sum(axis=1).mean()
+
+    ours = error(OptimalDesign(design, size=10, ridge=ridge, fit_intercept=False).fit(X).indices_)
+    random = [error(UniformCoreset(10, random_state=s).fit(X).indices_) for s in range(20)]
+    assert ours < 0.8 * np.mean(random)
+
+
+def test_repetitions_are_those_of_a_general_optimiser(pool):
+    rows, ridge = pool[:8], 0.05
+    M = pool.T @ pool
+    weights = optimal_repetitions(rows, M, ridge, 8)
+    assert weights.sum() == pytest.approx(8)
+    assert weights.min() >= 0
+
+    def trace(w):
+        return np.trace(np.linalg.solve((rows.T * w) @ rows + ridge * np.eye(4), M))
+
+    peer = minimize(
+        trace,
+        np.ones(8),
+        bounds=[(0, None)] * 8,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 8},
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+    assert trace(weights) <= peer.fun * (1 + 1e-5)
+    assert trace(weights) < 0.99 * trace(np.ones(8))
+
+
+def test_repeating_experiments_is_never_worse(pool):
+    once, repeated = (OptimalDesign("V", size=15, repeat=repeat).fit(pool) for repeat in (False, True))
+    assert (once.indices_ == repeated.indices_).all()
+    assert repeated.objective_ < once.objective_
+    assert repeated.weights_.sum() == pytest.approx(60)
+
+
+def test_a_design_needs_no_labels_and_ignores_those_it_gets(pool):
+    fits = [OptimalDesign(size=9).fit(pool, y).indices_ for y in (None, np.random.default_rng(0).normal(size=60))]
+    assert (fits[0] == fits[1]).all()
+    prefix = OptimalDesign(size=4).fit(pool).indices_
+    assert (prefix == fits[0][:4]).all()
+
+
+def test_experiments_are_made_where_predictions_count():
+    X = np.eye(3)[np.arange(30) % 3]  # three kinds of rows that share no parameter
+    wanted = np.where(np.arange(30) % 3 == 1, 1.0, 1e-9)
+    chosen = OptimalDesign("V", size=6, fit_intercept=False).fit(X, sample_weight=wanted).indices_
+    assert (chosen % 3 == 1).all()
+    assert sorted(np.bincount(OptimalDesign("V", size=6, fit_intercept=False).fit(X).indices_ % 3)) == [2, 2, 2]
+
+
+def test_long_selections_keep_their_precision():
+    X = np.random.default_rng(3).normal(size=(400, 5)) * [1e4, 1, 1, 1, 1e-3]
+    fit = OptimalDesign("V", size=200, ridge=1e-4, fit_intercept=False).fit(X)
+    value = objective(X, indicator(fit.indices_, 400), "V", 1e-4)
+    assert fit.objective_ == pytest.approx(value, rel=1e-6)
+    best_last = min(objective(X, indicator([*fit.indices_[:-1], i], 400), "V", 1e-4) for i in range(400))
+    assert value == pytest.approx(best_last, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"design": "D"}, r"design must be one of \('A', 'V'\), got 'D'"),
+        ({"score": "quadratic"}, r"score must be one of \('exact', 'linear'\)"),
+        ({"ridge": 0.0}, r"ridge must be a positive finite number, got ridge=0\.0"),
+    ],
+)
+def test_bad_options_are_named(pool, options, message):
+    with pytest.raises(ValueError, match=message):
+        OptimalDesign(size=5).set_params(**options).fit(pool)

@@ -1,0 +1,223 @@
+"""Gaussian mixtures as inner problem."""
+
+import numpy as np
+import pytest
+from handful import BilevelCoreset, UniformCoreset
+from handful.bilevel.mixture import GaussianMixture
+from handful.bilevel.mixture_kernels import parts_of, theta_of
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
+from sklearn.mixture import GaussianMixture as Peer
+
+
+def blobs(rng, n=60, d=2, k=3):
+    return rng.normal(size=(n, d)) + 4.0 * rng.normal(size=(k, d))[rng.integers(k, size=n)]
+
+
+def uniform(n):
+    return np.full(n, 1.0 / n)
+
+
+def penalised(mixture, theta, X, weights):
+    # log posterior in the textbook's terms: inverse Wishart and Dirichlet priors worth `prior` of the data
+    pi, _, covariances = mixture.unpack(theta, X.shape[1])
+    penalty = -np.log(pi).sum()
+    for covariance in covariances:
+        precision = np.linalg.inv(covariance)
+        penalty += 0.5 * (mixture.prior_variance * np.trace(precision) - np.linalg.slogdet(precision)[1])
+    return weights @ mixture.losses(theta, X) + mixture.prior * penalty
+
+
+CASES = [(1, 2), (2, 3), (3, 1), (3, 2)]
+
+
+def case(d, k, seed=0):
+    rng = np.random.default_rng(seed)
+    X = blobs(rng, 40, d)
+    weights = rng.dirichlet(np.ones(40))
+    mixture = GaussianMixture(k, prior=0.02, prior_variance=0.7)
+    theta = mixture.solve(X, None, weights)
+    return mixture, X, weights, theta + 0.05 * rng.normal(size=len(theta))
+
+
+@pytest.mark.parametrize(("d", "k"), CASES)
+def test_losses_are_scipys_log_densities(d, k):
+    mixture, X, _, theta = case(d, k)
+    density = sum(
+        pi * multivariate_normal(mean, covariance).pdf(X) for pi, mean, covariance in zip(*mixture.unpack(theta, d))
+    )
+    assert mixture.losses(theta, X) == pytest.approx(-np.log(density), rel=1e-9)
+
+
+@pytest.mark.parametrize(("d", "k"), CASES)
+def test_gradients_and_hessian_are_those_of_the_penalised_loss(d, k):
+    mixture, X, weights, theta = case(d, k)
+    for i in (0, 17):
+        numeric = approx_fprime(theta, lambda t, i=i: mixture.losses(t, X[i : i + 1])[0], 1e-7)
+        assert mixture.gradients(theta, X[i : i + 1])[0] == pytest.approx(numeric, abs=2e-5)
+    eps = 1e-4
+    numeric = np.empty((len(theta), len(theta)))
+    steps = eps * np.eye(len(theta))
+    for a in range(len(theta)):
+        for b in range(len(theta)):
+            corners = [
+                penalised(mixture, theta + s * steps[a] + t * steps[b], X, weights) * s * t
+                for s in (1, -1)
+                for t in (1, -1)
+            ]
+            numeric[a, b] = sum(corners) / (4 * eps**2)
+    hessian = mixture.hessian(theta, X, None, weights)
+    assert hessian == pytest.approx(numeric, abs=1e-5 * max(1.0, np.abs(hessian).max()))
+
+
+def test_the_hessian_is_affine_in_the_weights():
+    mixture, X, weights, theta = case(2, 3)
+    hessian = [mixture.hessian(theta, X, None, w) for w in (0 * weights, weights, 3 * weights)]
+    assert hessian[2] - hessian[0] == pytest.approx(3 * (hessian[1] - hessian[0]), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_solves_as_well_as_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    X = blobs(rng, 300)
+    mixture = GaussianMixture(3, prior=1e-8, random_state=seed)
+    own = mixture.losses(mixture.solve(X, None, uniform(300)), X).mean()
+    peer = Peer(3, n_init=10, tol=1e-8, max_iter=1000, random_state=seed).fit(X)
+    assert own <= -peer.score(X) + 1e-5
+
+
+def test_a_step_of_em_never_raises_the_loss():
+    rng = np.random.default_rng(5)
+    X, weights = blobs(rng, 50), rng.dirichlet(np.ones(50))
+    mixture = GaussianMixture(4, prior=0.01)
+    theta = theta_of(np.log(np.full(4, 0.25)), X[:4].copy(), np.tile(np.eye(2), (4, 1, 1)))
+    values = [penalised(mixture, theta, X, weights)]
+    for _ in range(60):
+        theta = one_step(mixture, theta, X, weights)
+        values.append(penalised(mixture, theta, X, weights))
+    assert values[-1] < values[0] - 0.1
+    assert (np.diff(values) <= 1e-12).all()
+
+
+def one_step(mixture, theta, X, weights):
+    # the textbook's step, in plain numpy
+    pi, means, covariances = mixture.unpack(theta, X.shape[1])
+    joint = np.column_stack([p * multivariate_normal(m, c).pdf(X) for p, m, c in zip(pi, means, covariances)])
+    share = weights[:, None] * joint / joint.sum(axis=1, keepdims=True)
+    mass = share.sum(axis=0)
+    means = (share.T @ X) / mass[:, None]
+    factors = np.empty_like(covariances)
+    for j, mean in enumerate(means):
+        scatter = (share[:, j, None] * (X - mean)).T @ (X - mean)
+        scatter += mixture.prior * mixture.prior_variance * np.eye(X.shape[1])
+        factors[j] = np.linalg.cholesky(np.linalg.inv(scatter / (mass[j] + mixture.prior)))
+    return theta_of(np.log((mass + mixture.prior) / (1 + len(pi) * mixture.prior)), means, factors)
+
+
+def test_solve_ends_where_the_textbook_step_stands_still():
+    mixture, X, weights, theta = case(2, 3)
+    theta = mixture.solve(X, None, weights, start=theta)
+    assert one_step(mixture, theta, X, weights) == pytest.approx(theta, abs=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 12, 30])
+@pytest.mark.parametrize("distinct", [1, 2, 30])
+def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinct):
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 2))[np.arange(n) % min(n, distinct)]
+    mixture = GaussianMixture(5)
+    theta = mixture.solve(X, None, uniform(n))
+    value = penalised(mixture, theta, X, uniform(n))
+    assert np.linalg.eigvalsh(mixture.hessian(theta, X, None, uniform(n)))[0] > 1e-8
+    for _ in range(50):
+        assert penalised(mixture, theta + 1e-3 * rng.normal(size=len(theta)), X, uniform(n)) > value
+
+
+def test_a_saddle_point_is_left():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-3, 1, (50, 1)), rng.normal(3, 1, (50, 1))])
+    mixture = GaussianMixture(2, n_init=1)
+    both = theta_of(np.log([0.5, 0.5]), np.full((2, 1), X.mean()), np.full((2, 1, 1), 1 / X.std()))
+    stuck = mixture._em(X, uniform(100), parts=parts_of(both, 2, 1))[1]
+    assert np.linalg.eigvalsh(mixture.hessian(stuck, X, None, uniform(100)))[0] < 0  # EM stays on the ridge
+    theta = mixture._polish(X, uniform(100), stuck)
+    assert sorted(mixture.unpack(theta, 1)[1].ravel()) == pytest.approx([-3, 3], abs=0.5)
+
+
+def test_weight_two_is_a_row_twice_and_weight_zero_none():
+    rng = np.random.default_rng(1)
+    X = blobs(rng, 30)
+    weights = np.repeat([2.0, 1.0, 0.0], 10)
+    mixture = GaussianMixture(2, n_init=5)
+    start = mixture.solve(X[:20], None, uniform(20))
+    theta = mixture.solve(X, None, weights / 30, start=start)
+    twice = np.concatenate([X[:10], X[:10], X[10:20]])
+    # random starts differ: both are local minima of the same function, reached from the same start
+    assert penalised(mixture, theta, twice, uniform(30)) == pytest.approx(penalised(mixture, theta, X, weights / 30))
+    again = mixture.solve(twice, None, uniform(30), start=theta)
+    assert penalised(mixture, again, twice, uniform(30)) <= penalised(mixture, theta, twice, uniform(30)) + 1e-9
+
+
+def test_moving_all_points_moves_the_means_alone():
+    rng = np.random.default_rng(2)
+    X = blobs(rng, 80)
+    mixture = GaussianMixture(3)
+    here = mixture.unpack(mixture.solve(X, None, uniform(80)), 2)
+    there = mixture.unpack(mixture.solve(X + 1e5, None, uniform(80)), 2)
+    order = [np.argsort(m[1][:, 0]) for m in (here, there)]
+    for a, b, shift in zip(here, there, (0, 1e5, 0)):
+        assert b[order[1]] == pytest.approx(a[order[0]] + shift, rel=1e-4, abs=1e-4)
+
+
+def test_a_selected_point_changes_the_loss_as_its_implicit_gradient_says():
+    rng = np.random.default_rng(3)
+    X = blobs(rng, 200)
+    mixture = GaussianMixture(3, prior=0.01)
+    chosen = rng.choice(200, 15, replace=False)
+    theta = mixture.solve(X[chosen], None, uniform(15))
+    hessian = mixture.hessian(theta, X[chosen], None, uniform(15))
+    direction = np.linalg.solve(hessian, mixture.gradients(theta, X).mean(axis=0))
+    eps = 1e-5
+    for k in (0, 3, 50):
+        rows = np.append(X[chosen], X[k : k + 1], axis=0)
+        outer = [
+            mixture.losses(mixture._polish(rows, np.append(uniform(15), sign * eps), theta), X).mean()
+            for sign in (1, -1)
+        ]
+        slope = -(mixture.gradients(theta, X[k : k + 1]) @ direction).item()
+        assert (outer[0] - outer[1]) / (2 * eps) == pytest.approx(slope, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"score": "linear"}, {"score": "linear", "weighting": "optimised"}])
+def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
+    X = blobs(np.random.default_rng(4), 400, k=4)
+    mixture = GaussianMixture(4, n_init=5)
+    full = mixture.losses(mixture.solve(X, None, uniform(400)), X).mean()
+
+    def excess(fit):
+        share = fit.weights_ / fit.weights_.sum()
+        return mixture.losses(mixture.solve(X[fit.indices_], None, share), X).mean() - full
+
+    ours = [excess(BilevelCoreset(mixture, size=30, random_state=s, **options).fit(X)) for s in range(2)]
+    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(10)]
+    assert np.mean(ours) < 0.5 * np.mean(random)
+
+
+def test_labels_are_neither_needed_nor_looked_at():
+    X = blobs(np.random.default_rng(6), 50)
+    fits = [BilevelCoreset(GaussianMixture(2), size=8, random_state=0).fit(X, y) for y in (None, np.arange(50) % 2)]
+    assert (fits[0].indices_ == fits[1].indices_).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 0}, "n_components must be a positive integer, got n_components=0"),
+        ({"n_init": 2.5}, r"n_init must be a positive integer, got n_init=2\.5"),
+        ({"prior": 0.0}, r"prior must be a positive finite number, got prior=0\.0"),
+        ({"prior_variance": np.inf}, "prior_variance must be a positive finite number, got prior_variance=inf"),
+    ],
+)
+def test_bad_hyper_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(GaussianMixture(**options), size=5).fit(np.eye(9))
