@@ -173,7 +173,8 @@ def odd_y(kind, code, rng, cls, two_classes):
         value = code.astype(float)
         value[rng.integers(n)] = float(kind)
         return Case(value, fails, "NaN|infinity")
-    strings_fail = WORKS if two_classes or not cls._needs_y else FAILS
+    classifies = get_tags(cls()).classifier_tags is not None
+    strings_fail = WORKS if two_classes or classifies or not cls._needs_y else FAILS
     return {
         "plain": lambda: Case(code),
         "signs": lambda: Case(2.0 * code - 1),

@@ -1,8 +1,11 @@
-"""Baselines that every paper compares with: uniform sampling, k-means++ and k-center."""
+"""Baselines that every paper compares with: uniform sampling, k-means++, k-center and forgetting events."""
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils import ClassifierTags
+from sklearn.utils.multiclass import check_classification_targets
 
 from handful.coreset import MAX_SEED, Selector
 
@@ -135,3 +138,102 @@ class KCenter(_Centres):
             if len(chosen) == self.size:
                 return np.array(chosen)
             chosen.append(int(np.argmax(sq_dist)))
+
+
+def forgetting_events(correct):
+    """How often each row was forgotten: classified wrongly after it had been classified correctly.
+
+    Parameters
+    ----------
+    correct : bool array, shape (epochs, n), whether each row was classified correctly when its turn came
+
+    Returns
+    -------
+    float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al. 2019, Algorithm 1)
+    """
+    correct = np.asarray(correct, dtype=bool)
+    events = np.count_nonzero(correct[:-1] & ~correct[1:], axis=0).astype(np.float64)
+    events[~correct.any(axis=0)] = np.inf
+    return events
+
+
+class ForgettingEvents(Selector):
+    """The rows that a classifier forgets most often while it is trained (Toneva et al., ICLR 2019).
+
+    Two stages: multinomial logistic regression is trained by stochastic gradient descent, and each time a row's
+    minibatch comes up it is noted as right or wrong; then the rows of most `forgetting_events` are taken. For a network,
+    note right and wrong during its own training and count with `forgetting_events`.
+
+    Parameters
+    ----------
+    size : number of points m
+    n_epochs : passes over the data
+    batch_size : rows of a minibatch
+    step : step size, in units of the mean squared norm of a row
+    random_state : int, Generator or None; order of the rows, and of those with as many events
+
+    Attributes
+    ----------
+    indices_ : shape (m,), the most forgotten first; before them those that were never learned
+    weights_ : shape (m,), equal, adding up to the total sample_weight, which matters for nothing else
+    events_ : shape (n,), the `forgetting_events` of every row
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> forgotten = ForgettingEvents(100, random_state=0).fit(X, y)
+    >>> bool(forgotten.events_[forgotten.indices_].min() > np.median(forgotten.events_))
+    True
+    """
+
+    _needs_y = True
+    _takes_sparse = True
+
+    def __init__(self, size=100, *, n_epochs=20, batch_size=32, step=1.0, random_state=None):
+        self.size = size
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.step = step
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags()
+        return tags
+
+    def _select(self, X, y, sample_weight, rng):
+        for name in ("n_epochs", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+        if not 0 < self.step < np.inf:
+            raise ValueError(f"step must be a positive finite number, got {self.step!r}.")
+        check_classification_targets(y)
+        present = np.flatnonzero(sample_weight)
+        code = np.unique(y[present], return_inverse=True)[1]
+        events = forgetting_events(self._train(X[present], code, rng))
+        order = np.lexsort([rng.random(len(present)), -events])[: self.size]
+        self.events_ = np.full(len(y), np.nan)
+        self.events_[present] = events
+        return present[order], np.full(self.size, sample_weight.sum() / self.size)
+
+    def _train(self, X, code, rng):
+        # Whether each row was classified correctly when its turn came, shape (epochs, n).
+        n, d = X.shape
+        X = X.astype(np.float64)
+        sq_norm = float(X.multiply(X).sum() if hasattr(X, "multiply") else np.einsum("ij,ij->", X, X)) / n
+        step = self.step / (1.0 + sq_norm)  # 1 for the intercept
+        W, b = np.zeros((d, code.max() + 1)), np.zeros(code.max() + 1)
+        correct = np.empty((self.n_epochs, n), dtype=bool)
+        for right in correct:
+            order = rng.permutation(n)
+            for start in range(0, n, self.batch_size):
+                rows = order[start : start + self.batch_size]
+                logits = X[rows] @ W + b
+                right[rows] = logits.argmax(axis=1) == code[rows]
+                residual = softmax(logits, axis=1)
+                residual[np.arange(len(rows)), code[rows]] -= 1.0
+                W -= step / len(rows) * (X[rows].T @ residual)
+                b -= step * residual.mean(axis=0)
+        return correct
