@@ -73,7 +73,8 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
 
     Returns
     -------
-    int : conjugate gradients taken
+    n_products : conjugate gradients taken
+    left : the relative residual
     """
     p, k = G.shape
     D = np.empty((A.shape[0], k), dtype=A.dtype)
@@ -81,17 +82,20 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
     R, HP, Z = np.empty_like(G), np.empty_like(G), np.empty_like(G)
     hessian_product(A, P, c, penalty, V, D, HP)
     R[:] = G - HP
-    enough = tol * tol * np.sum(G * G)
+    unit = np.sum(G * G)
+    enough = tol * tol * unit
+    unit = max(unit, np.finfo(A.dtype).tiny)
     precondition(inverse, R, column, Z)
     S = Z.copy()
     rz = np.sum(R * Z)
     for iteration in range(max_iter):
-        if np.sum(R * R) <= enough or rz <= 0.0:
-            return iteration
+        square = np.sum(R * R)
+        if square <= enough or rz <= 0.0:
+            return iteration, np.sqrt(square / unit)
         hessian_product(A, P, c, penalty, S, D, HP)
         curvature = np.sum(S * HP)
         if curvature <= 0.0:
-            return iteration
+            return iteration, np.sqrt(square / unit)
         length = rz / curvature
         for i in range(p):
             for j in range(k):
@@ -104,7 +108,7 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
         for i in range(p):
             for j in range(k):
                 S[i, j] = Z[i, j] + ratio * S[i, j]
-    return max_iter
+    return max_iter, np.sqrt(np.sum(R * R) / unit)
 
 
 @njit(cache=True, error_model="numpy")
@@ -190,7 +194,7 @@ def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
             break
         step[:] = 0.0
         # a superlinear forcing term, but no more digits than are asked for
-        n_products += solve_hessian(A, P, c, penalty, inverse, G, step, max(min(0.1, left), 0.3 * tol / left), 200)
+        n_products += solve_hessian(A, P, c, penalty, inverse, G, step, max(min(0.1, left), 0.3 * tol / left), 200)[0]
         slope = np.sum(G * step)
         length = 1.0
         while True:
