@@ -161,8 +161,8 @@ class ForgettingEvents(Selector):
     """The rows that a classifier forgets most often while it is trained (Toneva et al., ICLR 2019).
 
     Two stages: multinomial logistic regression is trained by stochastic gradient descent, and each time a row's
-    minibatch comes up it is noted as right or wrong; then the rows of most `forgetting_events` are taken. For a network,
-    note right and wrong during its own training and count with `forgetting_events`.
+    minibatch comes up it is noted as right or wrong; then the rows of most `forgetting_events` are taken. For a
+    network, note right and wrong during its own training and count with `forgetting_events`.
 
     Parameters
     ----------
