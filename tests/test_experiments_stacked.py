@@ -83,6 +83,18 @@ def test_rows_of_coefficient_zero_change_nothing_without_dropout(data):
     np.testing.assert_allclose(nets[2].logits(X), without.logits(X), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: StackedMLP(WIDTHS, 3, dropout=0.0), lambda: TorchRuns(lambda: MLP(WIDTHS, dropout=0.0), 3)]
+)
+def test_weighing_rows_is_repeating_them(make, data):
+    X, y, _ = data
+    times = np.arange(70) % 3
+    weighed = make().fit(X, y, epochs=5, batch_size=70, sample_weight=times / times.mean())
+    rows = np.repeat(np.arange(70), times)
+    repeated = make().fit(X[rows], y[rows], epochs=5, batch_size=len(rows))
+    np.testing.assert_allclose(weighed.logits(X), repeated.logits(X), atol=1e-4)
+
+
 def test_bfloat16_trains_as_well_as_float32():
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 12))

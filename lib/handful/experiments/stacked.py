@@ -59,7 +59,7 @@ class StackedMLP:
         return self
 
     @torch.no_grad()
-    def fit(self, X, y, *, epochs, batch_size, memory=None, key=0):
+    def fit(self, X, y, *, epochs, batch_size, memory=None, sample_weight=None, key=0):
         """Train all runs on the same rows, each beside its own memory.
 
         The loss of run r is the mean cross-entropy of the minibatch plus the sum of its memory's losses times
@@ -72,6 +72,7 @@ class StackedMLP:
         epochs, batch_size : ints; rows are shuffled in every epoch
         memory : None, or arrays X (R, m, inputs), y (R, m) and coefficients (R, m); runs that hold fewer rows are
             filled up with rows of coefficient zero
+        sample_weight : shape (n,), factors of the rows' losses
         key : int, of this part of the training: its minibatches and masks
 
         Raises
@@ -91,7 +92,7 @@ class StackedMLP:
             rows[:, batch_size:] = torch.as_tensor(memory[0])
             targets[:, batch_size:] = _one_hot(memory[1], self.widths[-1])
             coefficients[:, batch_size:, 0] = torch.as_tensor(memory[2])
-        one_hot = _one_hot(y, self.widths[-1])
+        one_hot, factors = _one_hot(y, self.widths[-1]), _factors(sample_weight, n)
         optimiser = torch.optim.Adam(self.parameters, lr=self.lr, fused=True)
         for epoch in range(epochs):
             order = torch.from_numpy(rng.permutation(n))
@@ -100,7 +101,7 @@ class StackedMLP:
                 first = batch_size - len(batch)  # the last minibatch of an epoch may be short
                 rows[:, first:batch_size] = X[batch]
                 targets[:, first:batch_size] = one_hot[batch]
-                coefficients[:, first:batch_size] = 1.0 / len(batch)
+                coefficients[:, first:batch_size, 0] = factors[batch] / len(batch)
                 loss = self._gradients(rows[:, first:], targets[:, first:], coefficients[:, first:], rng)
                 optimiser.step()
             _check_finite(loss, epoch, epochs, self.lr)
@@ -185,17 +186,19 @@ class TorchRuns:
         self.modules = [copy.deepcopy(m) for m in self.modules for _ in range(times)]
         return self
 
-    def fit(self, X, y, *, epochs, batch_size, memory=None, key=0):
+    def fit(self, X, y, *, epochs, batch_size, memory=None, sample_weight=None, key=0):
         """Train all runs on the same rows, each beside its own memory; as `StackedMLP.fit`."""
-        X, y = torch.as_tensor(X).float(), torch.as_tensor(y)
+        X, y, factors = torch.as_tensor(X).float(), torch.as_tensor(y), _factors(sample_weight, len(X))
         for run, module in enumerate(self.modules):
             one = None if memory is None else [torch.as_tensor(np.ascontiguousarray(a[run])) for a in memory]
             with torch.random.fork_rng():  # every run meets the same masks, as far as their memories are of one size
                 torch.manual_seed(_torch_seed(self.seed, 1, key))
-                self._fit_one(module, X, y, one, epochs, batch_size, np.random.default_rng([*_ints(self.seed), 1, key]))
+                rng = np.random.default_rng([*_ints(self.seed), 1, key])
+                self._fit_one(module, (X, y, factors), one, epochs, batch_size, rng)
         return self
 
-    def _fit_one(self, module, X, y, memory, epochs, batch_size, rng):
+    def _fit_one(self, module, rows, memory, epochs, batch_size, rng):
+        X, y, factors = rows
         optimiser = torch.optim.Adam(module.parameters(), lr=self.lr)
         cross_entropy = torch.nn.functional.cross_entropy
         module.train()
@@ -203,7 +206,8 @@ class TorchRuns:
             order = torch.from_numpy(rng.permutation(len(X)))
             for start in range(0, len(X), batch_size):
                 batch = order[start : start + batch_size]
-                loss = cross_entropy(module(X[batch]), y[batch])
+                losses = cross_entropy(module(X[batch]), y[batch], reduction="none")
+                loss = (factors[batch] * losses).mean()
                 if memory is not None:
                     kept, labels, coefficients = memory
                     loss = loss + coefficients.float() @ cross_entropy(module(kept), labels, reduction="none")
@@ -241,6 +245,10 @@ def _ints(seed):
 
 def _torch_seed(seed, *key):
     return int(np.random.default_rng([*_ints(seed), *key]).integers(2**63))
+
+
+def _factors(sample_weight, n):
+    return torch.ones(n) if sample_weight is None else torch.as_tensor(sample_weight, dtype=torch.float32)
 
 
 def _one_hot(y, classes):

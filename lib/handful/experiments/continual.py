@@ -1,0 +1,206 @@
+"""Continual learning with a replay memory, and how it is filled: Tables 3, 9 and 10, Figure 9 of the bilevel paper."""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
+from handful.baselines_trained import FRCL, Hardest, Herding, ICaRL, MaxEntropy
+from handful.bilevel import BilevelCoreset, Logistic
+from handful.bilevel.proxies import RBF, Nystrom
+from handful.continual import ReplayBuffer
+from handful.coreset import Selector
+
+L2 = 1e-3  # penalty of the proxy's logistic regression, as in the authors' continual-learning code
+GAMMA = 5e-4  # of the RBF proxy on 784 normalised pixels (Appendix D)
+NO_REPLAY = "no replay"
+
+
+class Method(NamedTuple):
+    """A way to fill the memory: a selector and the view of the rows that it looks at."""
+
+    selector: Selector
+    view: str  # "pixels", "proxy", or an attribute of `handful.continual.views.Views`
+    published: str = ""  # row of Table 3
+
+
+class AnyStart(BilevelCoreset):
+    """A bilevel coreset that starts from one random point, as the authors' code does, and not from one of each class.
+
+    A task's share of the memory may be no larger than its classes are many: all of it would be random. Needs a penalty
+    on the intercept, else a class that is missing drives it to infinity.
+    """
+
+    def fit(self, X, y, sample_weight=None):
+        """Choose the coreset for labels `y`, handed on as soft targets, of which no class must be present."""
+        classes, codes = np.unique(y, return_inverse=True)
+        return super().fit(X, np.eye(len(classes))[codes], sample_weight=sample_weight)
+
+
+def bilevel(score="linear"):
+    """The selector of the paper's tables: multinomial logistic regression, binary weights, forward."""
+    return AnyStart(Logistic(L2, penalise_intercept=True), score=score, n_start=1)
+
+
+METHODS = {
+    "uniform": Method(UniformCoreset(), "pixels", "Uniform sampling"),
+    "kmeans features": Method(KMeansPlusPlus(), "pixels", "k-means of features"),
+    "kmeans embeddings": Method(KMeansPlusPlus(), "embeddings", "k-means of embeddings"),
+    "kmeans gradients": Method(KMeansPlusPlus(), "gradients", "k-means of grads"),
+    "kcenter features": Method(KCenter(), "pixels", "k-center of features"),
+    "kcenter embeddings": Method(KCenter(), "embeddings", "k-center of embeddings"),
+    "kcenter gradients": Method(KCenter(), "gradients", "k-center of grads"),
+    "gradient matching": Method(Herding(), "gradients", "Gradient matching"),
+    "max entropy": Method(MaxEntropy(), "logits", "Max entropy samples"),
+    "hardest": Method(Hardest(), "losses", "Hardest samples"),
+    "frcl": Method(FRCL(), "embeddings", "FRCL's selection"),
+    "icarl": Method(ICaRL(), "embeddings", "iCaRL's selection"),
+    "bico": Method(bilevel(), "proxy", "BiCo"),
+    "bico quadratic": Method(bilevel("quadratic"), "proxy"),
+}
+OF_THE_NETWORK = ("embeddings", "gradients", "losses", "logits")
+PUBLISHED = {NO_REPLAY: "Training w/o replay"} | {k: m.published for k, m in METHODS.items() if m.published}
+
+
+def rbf_proxy(inputs, *, n_landmarks=512):
+    """Nystrom features of the RBF kernel of Appendix D; for images of other sizes at the same width a pixel."""
+    return Nystrom(RBF(GAMMA * 784 / inputs), n_landmarks=n_landmarks)
+
+
+def run(tasks, arms, *, seed, size, learner, epochs, batch_size=256, proxy=None):
+    """Learn the tasks one after another, once for each arm; all arms of a seed share start, minibatches and masks.
+
+    The loss at task t is the minibatch's mean plus beta times the sum over older tasks of the mean loss of their rows
+    in the memory (Section 4.1 and the authors' code).
+
+    Parameters
+    ----------
+    tasks : list of `Task`
+    arms : list of (method, beta); methods are keys of `METHODS`, or `NO_REPLAY`
+    seed : int, of the selections and the proxy's landmarks; the learner has its own
+    size : int, rows of the memory
+    learner : `StackedMLP` or `TorchRuns` of one run
+    epochs : int, a task
+    proxy : transformer for methods that look at the "proxy"; `rbf_proxy` by default
+
+    Returns
+    -------
+    DataFrame, one row per (method, beta, task), with columns method, beta, seed, task (from 1), accuracy and
+    val_accuracy after the last task (percent), select_seconds of all the arm's selections, train_seconds (the arm's
+    share of the whole training)
+    """
+    inputs = tasks[0].X.shape[1]
+    proxy = rbf_proxy(inputs) if proxy is None else proxy
+    buffers, seconds = {}, {}
+    training = 0.0
+    for t, task in enumerate(tasks):
+        memory = None
+        if t == 1:
+            learner.repeat(len(arms))
+        if t:
+            kept = {key: buffer.rows() for key, buffer in buffers.items()}
+            memory = filled_up([(kept.get(_key(*arm)), arm[1]) for arm in arms])
+        start = time.perf_counter()
+        learner.fit(task.X, task.y, epochs=epochs, batch_size=batch_size, memory=memory, key=t)
+        training += time.perf_counter() - start
+        if t < len(tasks) - 1:
+            _select(buffers, seconds, task, arms, learner, proxy, seed=[seed, t], size=size, shared=t == 0)
+    rows = []
+    scores = [(learner.accuracy(s.X_test, s.y_test), learner.accuracy(s.X_val, s.y_val)) for s in tasks]
+    for position, (method, beta) in enumerate(arms):
+        about = dict(
+            method=method,
+            beta=beta,
+            seed=seed,
+            select_seconds=seconds.get(_key(method, beta), 0.0),
+            train_seconds=training / len(arms),
+        )
+        rows += [
+            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
+            for t, (test, val) in enumerate(scores)
+        ]
+    return pd.DataFrame(rows)
+
+
+def _key(method, beta):
+    # What the network does not enter is selected once for all beta.
+    if method == NO_REPLAY:
+        return None
+    return (method, beta if METHODS[method].view in OF_THE_NETWORK else None)
+
+
+def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared):
+    features = None
+    for position, arm in enumerate(arms):
+        key = _key(*arm)
+        if key is None:
+            continue
+        method = METHODS[arm[0]]
+        if key in buffers and len(buffers[key].memories_) == seed[1] + 1:
+            continue  # another beta's
+        start = time.perf_counter()
+        if method.view == "pixels":
+            view = task.X
+        elif method.view == "proxy":
+            if features is None:
+                rng = np.random.default_rng(seed)
+                features = proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
+            view = features
+        else:
+            # after the first task all runs are still one
+            view = getattr(learner.views(task.X, task.y, 0 if shared else position), method.view)
+        if key not in buffers:
+            buffers[key] = ReplayBuffer(method.selector, size, random_state=seed[0])
+        buffers[key].add(task.X, task.y, view=np.ascontiguousarray(view))
+        seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - start
+
+
+def filled_up(parts):
+    """Memories of several arms as arrays of one length: rows of coefficient zero fill up what is missing.
+
+    Parameters
+    ----------
+    parts : list of (memory, beta) with memory None or (X, y, weights)
+
+    Returns
+    -------
+    None where all memories are, else X (arms, m, d) float32, y (arms, m) and beta times the weights (arms, m)
+    """
+    longest = max((len(kept[1]) for kept, _ in parts if kept is not None), default=0)
+    if longest == 0:
+        return None
+    inputs = next(kept[0].shape[1] for kept, _ in parts if kept is not None)
+    X = np.zeros((len(parts), longest, inputs), dtype=np.float32)
+    y = np.zeros((len(parts), longest), dtype=np.int64)
+    coefficients = np.zeros((len(parts), longest), dtype=np.float32)
+    for i, (kept, beta) in enumerate(parts):
+        if kept is not None:
+            m = len(kept[1])
+            X[i, :m], y[i, :m], coefficients[i, :m] = kept[0], kept[1], beta * kept[2]
+    return X, y, coefficients
+
+
+def best_beta(rows, by, keys=("method",)):
+    """The rows of the best beta of each method, by the mean of `by` over tasks and seeds.
+
+    Parameters
+    ----------
+    rows : DataFrame with columns method, beta and those named
+    by : "accuracy", the test set's, as in the paper; or "val_accuracy"
+    keys : what beta is chosen for separately
+
+    Returns
+    -------
+    DataFrame : the rows of the chosen (method, beta)
+    """
+    keys = list(keys)
+    means = rows.groupby([*keys, "beta"], as_index=False)[by].mean()
+    best = means.loc[means.groupby(keys)[by].idxmax(), [*keys, "beta"]]
+    return rows.merge(best, on=[*keys, "beta"])
+
+
+def averages(rows, keys=("method",)):
+    """Accuracy averaged over the tasks, one row per (keys, seed)."""
+    return rows.groupby([*keys, "beta", "seed"], as_index=False)[["accuracy", "val_accuracy"]].mean()

@@ -1,0 +1,120 @@
+"""Task streams made of digits and other images: permuted, split, imbalanced (Borsos et al. 2024, Sections 5.3, 5.4)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from handful.data import load
+from handful.experiments.networks import SmallCNN
+from handful.experiments.stacked import StackedMLP, TorchRuns
+
+# Mean and standard deviation of the pixels, on a scale from 0 to 1.
+PIXELS = {"mnist": (0.1307, 0.3081), "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))}
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: the rows to learn, those that test it, and training rows held back to choose beta without the test set.
+
+    Attributes
+    ----------
+    X, X_test, X_val : float32 arrays, shape (n, d), normalised pixels
+    y, y_test, y_val : int arrays, shape (n,), 0..9
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    X_val: np.ndarray
+    y_val: np.ndarray
+
+
+def images(name, *, use=lambda dataset: dataset):
+    """Normalised images with a test set: ``(X, y, X_test, y_test)``, rows of float32 pixels.
+
+    "mnist" comes with its own; of "digits" (8 x 8, ships with scikit-learn) the last 450 rows test; of "cifar10" the
+    last 10,000 training images, where not all official test images are at hand.
+
+    Parameters
+    ----------
+    name : "mnist", "digits" or "cifar10"
+    use : function that the data set is handed to, such as `Experiment.use`
+    """
+    data = use(load(name))
+    X, y, X_test, y_test = data.X, data.y, data.X_test, data.y_test
+    if name == "digits":
+        mean, sd = data.X[:-450].mean(), data.X[:-450].std()
+        X = ((X - mean) / sd).astype(np.float32)
+        return X[:-450], y[:-450], X[-450:], y[-450:]
+    mean, sd = (np.repeat(np.atleast_1d(v), X.shape[1] // np.size(v)) for v in PIXELS[name])
+    if name == "cifar10" and len(X_test) < 10_000:
+        X, y, X_test, y_test = X[:-10_000], y[:-10_000], X[-10_000:], y[-10_000:]
+    return *_normalised(X, y, mean, sd), *_normalised(X_test, y_test, mean, sd)
+
+
+def _normalised(X, y, mean, sd):
+    return ((X / np.float32(255.0) - mean) / sd).astype(np.float32), np.asarray(y, dtype=np.int64)
+
+
+def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
+    """Permuted images: the first `n_train` rows, and the whole test set, under a permutation of the pixels a task.
+
+    The permutations are drawn one after another from seed 0, whatever the seed of a run, as in the authors' code.
+    """
+    X, y, X_test, y_test = arrays
+    rng = np.random.RandomState(0)
+    val = slice(n_train, n_train + n_val)
+    tasks = []
+    for _ in range(n_tasks):
+        order = rng.permutation(X.shape[1])
+        tasks.append(Task(X[:n_train, order], y[:n_train], X_test[:, order], y_test, X[val, order], y[val]))
+    return tasks
+
+
+def split_tasks(arrays, *, n_train=1000, n_val=1000, pairs=PAIRS):
+    """Split images: a task for each pair of classes, `n_train` random rows each (or one number a task), from seed 0."""
+    X, y, X_test, y_test = arrays
+    rng = np.random.RandomState(0)
+    tasks = []
+    for pair, n in zip(pairs, np.broadcast_to(n_train, len(pairs))):
+        rows = rng.permutation(np.flatnonzero(np.isin(y, pair)))
+        if len(rows) <= n:
+            raise ValueError(f"n_train must leave rows to validate: classes {pair} have {len(rows)}, got n_train={n}.")
+        test, val = np.isin(y_test, pair), rows[n : n + n_val]
+        tasks.append(Task(X[rows[:n]], y[rows[:n]], X_test[test], y_test[test], X[val], y[val]))
+    return tasks
+
+
+def stream_of(tasks, *, batch=125, seed=0):
+    """The tasks one after another, each shuffled with `seed`, in batches; a last one that is not full is dropped.
+
+    Returns
+    -------
+    list of (X, y)
+    """
+    X, y = [], []
+    for task in tasks:
+        order = np.random.RandomState(seed).permutation(len(task.X))
+        X.append(task.X[order])
+        y.append(task.y[order])
+    X, y = np.concatenate(X), np.concatenate(y)
+    return [(X[i : i + batch], y[i : i + batch]) for i in range(0, len(X) - batch + 1, batch)]
+
+
+def make_learner(kind, inputs, *, seed, lr=5e-4, bfloat16=False):
+    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`SmallCNN`).
+
+    Parameters
+    ----------
+    kind : "mlp" or "cnn"
+    inputs : int, pixels of a row: 784, 64 or 3,072 (three channels)
+    """
+    if kind == "mlp":
+        return StackedMLP((inputs, 100, 100, 10), seed=seed, lr=lr, bfloat16=bfloat16)
+    if kind != "cnn":
+        raise ValueError(f"kind must be 'mlp' or 'cnn', got {kind!r}.")
+    channels = 3 if inputs == 3072 else 1
+    side = round((inputs / channels) ** 0.5)
+    return TorchRuns(lambda: SmallCNN((channels, side, side)), seed=seed, lr=lr)

@@ -1,0 +1,169 @@
+"""The protocols of continual learning and streaming with a replay memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from handful.experiments import continual, continual_stream
+from handful.experiments.continual_data import (
+    images,
+    make_learner,
+    permuted_tasks,
+    split_tasks,
+    stream_of,
+)
+from handful.experiments.stacked import StackedMLP
+from sklearn.base import clone
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return images("digits")
+
+
+class Recorder:
+    """A learner that writes down what it is trained on, and predicts at random."""
+
+    def __init__(self):
+        self.n_runs, self.calls = 1, []
+
+    def repeat(self, times):
+        self.n_runs *= times
+        return self
+
+    def fit(self, X, y, *, epochs, batch_size, memory=None, sample_weight=None, key=0):
+        self.calls.append((X, y, memory, epochs, batch_size, key))
+        return self
+
+    def views(self, X, y, run):
+        return StackedMLP((X.shape[1], 5, 5, 10), seed=run).views(X, y, 0)
+
+    def accuracy(self, X, y):
+        return np.zeros(self.n_runs)
+
+
+def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(arrays):
+    permuted = permuted_tasks(arrays, n_tasks=3, n_train=200, n_val=100)
+    for task in permuted:
+        np.testing.assert_array_equal(np.sort(task.X), np.sort(permuted[0].X))
+        np.testing.assert_array_equal(task.y, arrays[1][:200])
+        np.testing.assert_array_equal(np.sort(task.X_test), np.sort(arrays[2]))
+    assert not np.array_equal(permuted[0].X, permuted[1].X)
+    split = split_tasks(arrays, n_train=[20, 20, 20, 20, 150], n_val=30)
+    assert [sorted(set(t.y)) for t in split] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert [len(t.X) for t in split] == [20, 20, 20, 20, 150]
+    for task in split:  # rows that choose beta are not rows that train
+        assert not {r.tobytes() for r in task.X} & {r.tobytes() for r in task.X_val}
+    with pytest.raises(ValueError, match=r"n_train must leave rows to validate: classes \(0, 1\)"):
+        split_tasks(arrays, n_train=1000)
+
+
+def test_a_stream_is_the_tasks_in_order_in_full_batches(arrays):
+    tasks = split_tasks(arrays, n_train=50, n_val=20)
+    batches = stream_of(tasks, batch=40)
+    assert [len(y) for _, y in batches] == [40] * 6  # of 250 rows 10 are dropped
+    assert set(batches[0][1]) == {0, 1}
+    assert set(batches[1][1]) == {0, 1, 2, 3}
+    rows = {r.tobytes() for X, _ in batches for r in X}
+    assert rows <= {r.tobytes() for t in tasks for r in t.X}
+    assert len(rows) == 240
+
+
+def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays):
+    tasks = split_tasks(arrays, n_train=60, n_val=20)
+    arms = [(continual.NO_REPLAY, 0.0), ("kcenter embeddings", 0.1), ("bico", 1.0), ("bico", 10.0)]
+    learner = Recorder()
+    rows = continual.run(tasks, arms, seed=0, size=20, learner=learner, epochs=3, batch_size=7)
+    assert len(rows) == 4 * 5
+    assert [call[5] for call in learner.calls] == [0, 1, 2, 3, 4]
+    assert learner.calls[0][2] is None
+    for t, (X, _, memory, epochs, batch_size, _) in enumerate(learner.calls[1:], start=1):
+        np.testing.assert_array_equal(X, tasks[t].X)
+        assert (epochs, batch_size) == (3, 7)
+        kept, labels, coefficients = memory
+        share = 20 // t
+        assert kept.shape[1] == share * t
+        assert (coefficients[0] == 0).all()  # no replay
+        for arm in range(1, 4):
+            np.testing.assert_allclose(coefficients[arm], arms[arm][1] / share, rtol=1e-6)
+            for older in range(t):
+                own = slice(older * share, (older + 1) * share)
+                assert set(labels[arm, own]) <= {2 * older, 2 * older + 1}
+        np.testing.assert_array_equal(kept[2], kept[3])  # the proxy knows no beta
+        assert not np.array_equal(kept[1], kept[2])
+
+
+@pytest.mark.parametrize("method", [m for m in continual.METHODS if m != "bico"])
+def test_every_method_fills_the_memory(method, arrays):
+    tasks = split_tasks(arrays, n_train=40, n_val=10)[:3]
+    learner = Recorder()
+    continual.run(tasks, [(method, 1.0)], seed=0, size=12, learner=learner, epochs=1)
+    kept = learner.calls[2][2][0]
+    assert kept.shape[1] == 12
+    for older in range(2):
+        rows = {r.tobytes() for r in kept[0, 6 * older : 6 * older + 6]}
+        assert len(rows) == 6
+        assert rows <= {r.tobytes() for r in tasks[older].X}
+
+
+def test_replay_prevents_forgetting(arrays):
+    tasks = split_tasks(arrays, n_train=150, n_val=50)[:3]
+    arms = [(continual.NO_REPLAY, 0.0), ("uniform", 1.0)]
+    learner = make_learner("mlp", 64, seed=0, lr=2e-3)
+    rows = continual.run(tasks, arms, seed=0, size=30, learner=learner, epochs=40, batch_size=50)
+    first = rows[rows.task == 1].set_index("method").accuracy
+    assert first[continual.NO_REPLAY] < 30
+    assert first["uniform"] > 60
+
+
+def test_a_bilevel_memory_starts_from_one_point_and_then_takes_every_class(arrays):
+    X, y = arrays[0][:300], arrays[1][:300]
+    few = clone(continual.bilevel()).set_params(size=10)
+    chosen = [few.set_params(random_state=seed).fit(X, y).indices_ for seed in range(4)]
+    assert len({c[0] for c in chosen}) > 1
+    # a first point of each class would leave nothing to choose: here what follows the first is chosen
+    assert np.mean([len(set(y[c])) for c in chosen]) > 8
+
+
+def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reservoir_evenly(arrays):
+    tasks = split_tasks(arrays, n_train=100, n_val=40)
+    batches = stream_of(tasks, batch=25)
+    learner = Recorder()
+    arms = [("reservoir", 2.0), ("bico", 0.5), ("cbrs", 1.0), ("coreset only", 1.0)]
+    rows = continual_stream.run(
+        batches, tasks, arms, seed=0, size=20, slots=2, learner=lambda seed: learner, steps=3, final_epochs=5
+    )
+    assert len(rows) == 4 * 5
+    assert len(learner.calls) == len(batches) + 1
+    for i, (_, _, memory, epochs, batch_size, _) in enumerate(learner.calls[:-1]):
+        assert (epochs, batch_size) == (3, 25)
+        if i:
+            coefficients = memory[2]
+            assert coefficients[0].sum() == pytest.approx(2.0)
+            # merge and reduce: the sum over slots of beta times the number of batches behind each
+            assert coefficients[1].sum() == pytest.approx(0.5 * i)
+    X, _, memory, epochs, batch_size, _ = learner.calls[-1]
+    assert memory is None
+    assert (len(X), epochs, batch_size) == (20, 5, 20)
+
+
+def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():
+    columns = ["method", "beta", "seed", "accuracy", "val_accuracy"]
+    of_a = [("a", 1.0, 0, 50.0, 9.0), ("a", 1.0, 1, 70.0, 9.0), ("a", 10.0, 0, 80.0, 1.0), ("a", 10.0, 1, 10.0, 1.0)]
+    of_b = [("b", 1.0, 0, 20.0, 1.0), ("b", 10.0, 0, 30.0, 0.5)]
+    rows = pd.DataFrame([*of_a, *of_b], columns=columns)
+    chosen = continual.best_beta(rows, "accuracy")
+    assert set(zip(chosen.method, chosen.beta)) == {("a", 1.0), ("b", 10.0)}
+    honest = continual.best_beta(rows, "val_accuracy")
+    assert set(zip(honest.method, honest.beta)) == {("a", 1.0), ("b", 1.0)}
+
+
+def test_what_the_protocols_refuse():
+    with pytest.raises(ValueError, match="slots must divide the memory evenly, got size=10 and slots=3"):
+        continual_stream.make_memory("bico", size=10, slots=3, batch=5, inputs=4, seed=0)
+    with pytest.raises(ValueError, match="method must be one of"):
+        continual_stream.make_memory("best", size=10, slots=1, batch=5, inputs=4, seed=0)
+    with pytest.raises(ValueError, match="kind must be 'mlp' or 'cnn'"):
+        make_learner("rnn", 64, seed=0)
