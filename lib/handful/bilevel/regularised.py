@@ -4,10 +4,12 @@ import numpy as np
 
 from handful.bilevel.forward import warn_of_interruption
 from handful.bilevel.weights import descend, optimise_weights
+from handful.linalg import project_simplex
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
 THRESHOLD = 0.01  # of the mean weight, below which a weight counts as zero; the paper's 1e-4 suits n of 100 to 1,000
 PLATEAU, SHRINKS = 5, 0.99  # steps in which the support must shrink by this factor, or the penalty is doubled
+AT_ONCE = 0.9  # share of the positive weights that a step must leave, so that the others can take over
 MAX_STEPS = 1000
 GAUSS_NEWTON_BELOW = 400  # points up to which the final weights are found by Gauss-Newton steps
 POLISH = 30  # steps of projected gradient for more
@@ -95,17 +97,19 @@ def _penalised(loss, w, beta):
 
 def _step(model, w, rows, position, loss, gradient, beta, step):
     # one projected gradient step (lines 6 to 8), shortened until the penalised outer loss decreases
-    from handful.linalg import project_simplex
-
     n = len(w)
     mixed = (1.0 - MIXING) * w + MIXING / n
     slope = gradient + 0.5 * beta / np.sqrt(mixed)
     value = _penalised(loss, mixed, beta)
-    for _ in range(30):
+    for _ in range(40):
         trial = project_simplex(w - step * slope)
         move = trial - w
         if not move.any():
             return None
+        support = np.count_nonzero(w > THRESHOLD / n)
+        if np.count_nonzero(trial > THRESHOLD / n) < min(AT_ONCE * support, support - 1):
+            step *= 0.5
+            continue
         new_loss, new_gradient = _evaluate(model, trial, rows, position)
         new = _penalised(new_loss, (1.0 - MIXING) * trial + MIXING / n, beta)
         if new <= value - 1e-4 * (move @ move) / step:

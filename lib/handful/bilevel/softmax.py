@@ -15,7 +15,7 @@ IMPLICIT = 10.0  # times the tolerance, for implicit gradients: their digits ran
 FLOAT32_TOL = 1e-3  # what can be asked of float32
 MAX_NEWTON, MAX_CG = 100, 300
 CURVATURE_ROWS = 512  # rows on which the outer curvature is estimated
-REFRESH_AFTER = 16  # conjugate gradients above which the preconditioner is computed anew, if it is so many solves old
+REFRESH_AFTER = 16  # conjugate gradients of a solve above which the preconditioner is computed anew, unless it is young
 IN_SPAN = {np.dtype(np.float64): 1e-7, np.dtype(np.float32): 1e-4}  # share of a row that is no new direction
 LARGE = 1 << 20  # entries of the inner design from which it keeps the type of X
 BLOCKS_BELOW = 1 << 27  # entries up to which every class has a preconditioner of its own
@@ -146,7 +146,7 @@ class SoftmaxSelection:
         """Drop the rows where the mask `alive`, shape (s,), is False; the basis stays as it is."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
         self._A = self._A[np.asarray(alive, dtype=bool)]
-        self._age = REFRESH_AFTER
+        self._built = -1
 
     # The inner problem.
 
@@ -176,6 +176,11 @@ class SoftmaxSelection:
         left, n_products = solve_multinomial(
             self._A, Y, c, self._penalty, self._inverse, theta, self._P_inner, tol, MAX_NEWTON
         )
+        if left > tol:  # from another preconditioner
+            self._inverse = None
+            self._update_preconditioner(theta)
+            options = self._inverse, theta, self._P_inner, tol, MAX_NEWTON
+            left, n_products = solve_multinomial(self._A, Y, c, self._penalty, *options)
         self._effort = n_products
         self.theta = theta
         if not left <= max(10.0 * tol, 1e-4):
@@ -193,14 +198,14 @@ class SoftmaxSelection:
     def _update_preconditioner(self, theta):
         s, p = self._A.shape
         self._age += 1
-        stale = self._effort > REFRESH_AFTER and self._age > REFRESH_AFTER
-        if self._inverse is None or self._inverse.shape[1] < p - 1 or stale:
+        if self._inverse is not None and self._built == s - 1:  # one more row
+            weights = self._curvatures(theta, len(self._inverse))[-1].astype(self._A.dtype)
+            self._inverse = grow_inverse(self._inverse, self._A[-1], weights, self._penalty[-1])
+        stale = self._effort > REFRESH_AFTER and self._effort * self._age > 2 * REFRESH_AFTER**2
+        if self._inverse is None or self._inverse.shape[1] != p or stale:
             blocks = theta.shape[1] if theta.shape[1] * p * p <= BLOCKS_BELOW else 1
             self._inverse = self._inverses(self._curvatures(theta, blocks)).astype(self._A.dtype)
             self._age = 0
-        elif s == self._built + 1:  # one more row
-            weights = self._curvatures(theta, len(self._inverse))[-1].astype(self._A.dtype)
-            self._inverse = grow_inverse(self._inverse, self._A[-1], weights, self._penalty[-1])
         self._built = s
 
     def _curvatures(self, theta, blocks):
@@ -213,10 +218,12 @@ class SoftmaxSelection:
         return np.maximum(h, 1e-7) * self._c[:, None]
 
     def _inverses(self, curvatures):
-        p = self._A.shape[1]
+        s, p = self._A.shape
+        skip = max(1, s // (4 * p))  # of many rows a part will do
+        A, curvatures = self._A[::skip], skip * curvatures[::skip]
         out = np.empty((curvatures.shape[1], p, p))
         for k, h in enumerate(curvatures.T):
-            B = (self._A.T @ (self._A * h[:, None])).astype(np.float64)
+            B = (A.T @ (A * h[:, None])).astype(np.float64)
             B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / p
             factor, bad = dpotrf(B, lower=True)
             if bad:
@@ -239,7 +246,12 @@ class SoftmaxSelection:
         G = np.ascontiguousarray(G, dtype=self._A.dtype)
         penalty = self._penalty + np.asarray(self.ihvp.damping, dtype=self._A.dtype)
         inverse, tol = self._inverse, self._implicit_tolerance()
-        _, left = solve_hessian(self._A, self._P_inner, self._c, penalty, inverse, G, V, tol, MAX_CG)
+        n_products, left = solve_hessian(self._A, self._P_inner, self._c, penalty, inverse, G, V, tol, MAX_CG)
+        if left > tol:  # from another preconditioner
+            self._inverse = None
+            self._update_preconditioner(self.theta)
+            _, left = solve_hessian(self._A, self._P_inner, self._c, penalty, self._inverse, G, V, tol, MAX_CG)
+        self._effort = max(self._effort, n_products)
         if not left <= 100.0 * tol:
             raise ConvergenceError(
                 f"the implicit gradient of {len(self)} points was not solved in {MAX_CG} conjugate gradients (residual "

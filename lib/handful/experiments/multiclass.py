@@ -1,0 +1,211 @@
+"""Figures 3 and 7 of the bilevel paper: multinomial logistic regression on kernel features (Sections 5.1 and 5.2.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from handful.baselines import ForgettingEvents, KMeansPlusPlus, UniformCoreset
+from handful.bilevel import BilevelCoreset, Logistic
+from handful.bilevel.generic import Rows
+from handful.bilevel.ihvp import Ihvp
+from handful.bilevel.models import outer_rows, selection_for
+from handful.bilevel.proxies import RBF
+from handful.bilevel.regularised import regularised_path
+from handful.bilevel.softmax import SoftmaxSelection
+from handful.bilevel.subsets import eliminate
+from handful.experiments.cntk_features import image_features
+
+PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
+
+
+@dataclass(frozen=True)
+class Split:
+    """Kernel features, split into training, validation and test rows."""
+
+    name: str
+    sha256: str
+    X: np.ndarray
+    y: np.ndarray
+    X_val: np.ndarray
+    y_val: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    def __len__(self):
+        return len(self.y)
+
+
+def features(name, *, n_rows, n_test, n_landmarks, side=None, gamma=None, cache=True):
+    """Nystrom features of a data set of images: of the RBF kernel where `gamma` is given, else of the CNTK.
+
+    Parameters
+    ----------
+    name : "digits", "mnist" or "cifar10"
+    n_rows, n_test : rows of the training set and of the test set
+    n_landmarks : the paper: 500 for MNIST, 2048 for CIFAR-10
+    side : pixels to which images are shrunk for the CNTK
+    gamma : of the RBF kernel, on standardised pixels
+    """
+    kernel = None if gamma is None else RBF(gamma)
+    options = dict(n_train=n_rows, n_test=n_test, n_landmarks=n_landmarks, side=side, kernel=kernel)
+    return image_features(name, **options, cache=cache if gamma is None else False)
+
+
+def split(data, *, n_train, n_validation, seed):
+    """A random split of the features' rows: those beyond training and validation join the test rows."""
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    train, val, more = np.split(order, [n_train, n_train + n_validation])
+    X_test, y_test = np.concatenate([data.X_test, data.X[more]]), np.concatenate([data.y_test, data.y[more]])
+    parts = (data.X[train], data.y[train], data.X[val], data.y[val], X_test, y_test)
+    return Split(data.name, data.sha256, *parts)
+
+
+def train(X, y, weights, l2, classes):
+    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the intercept's row first.
+
+    Parameters
+    ----------
+    weights : shape (s,), relative to each other; the penalty is `l2` beside the weighted mean loss
+    classes : number of classes, some of which may be missing in y
+    """
+    targets = np.eye(classes)[y]
+    # a class without a point would drive its free intercept to minus infinity: a penalised one stays
+    problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
+    rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
+    model = SoftmaxSelection(problem, rows, np.random.default_rng(0), tol=1e-5)
+    model.add(range(len(y)))
+    model.solve(np.asarray(weights, dtype=np.float64) / np.sum(weights))
+    return model._to_data(model.theta)
+
+
+def evaluate(theta, data):
+    """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s parameters."""
+    Z = data.X @ theta[1:] + theta[0]
+    top = Z.max(axis=1)
+    loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
+    right = np.argmax(data.X_test @ theta[1:] + theta[0], axis=1) == data.y_test
+    return {"test_accuracy": 100.0 * float(right.mean()), "train_loss": float(loss.mean())}
+
+
+def choose_penalty(data, penalties=PENALTIES):
+    """The penalty whose model of all training rows has the best validation accuracy; ties go to the larger one."""
+    classes = int(data.y.max()) + 1
+    scores = {}
+    for l2 in penalties:
+        theta = train(data.X, data.y, np.ones(len(data)), l2, classes)
+        scores[l2] = float(np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val))
+    return max(scores, key=lambda l2: (scores[l2], l2))
+
+
+def sizes_of(data, shares):
+    """Numbers of points for shares of the training rows in percent; at least one of each class."""
+    classes = len(np.unique(data.y))
+    return [max(classes, round(share / 100.0 * len(data))) for share in shares]
+
+
+class Variants:
+    """The strategies of Section 3.5 on one split: each gives ``{size: (indices, weights)}``.
+
+    Parameters
+    ----------
+    data : Split
+    l2 : penalty of selection and training alike
+    sizes : numbers of points
+    seed : of every strategy
+    outer : "train" or "train+validation" (the paper's Section 5.1)
+    """
+
+    def __init__(self, data, l2, sizes, *, seed, outer="train+validation"):
+        self.data, self.problem, self.sizes = data, Logistic(l2), sorted(sizes)
+        self.seed, self.outer = seed, outer
+
+    def _fit(self, **options):
+        options = dict(outer=self.outer, random_state=self.seed, score="linear") | options
+        validation = None if self.outer == "train" else (self.data.X_val, self.data.y_val)
+        return BilevelCoreset(self.problem, **options).fit(self.data.X, self.data.y, validation=validation)
+
+    def _prefixes(self, indices):
+        return {m: (indices[:m], np.ones(m)) for m in self.sizes if m <= len(indices)}
+
+    def uniform(self):
+        return self._prefixes(UniformCoreset(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
+
+    def kmeans(self):
+        """k-means++ in the feature space."""
+        return self._prefixes(KMeansPlusPlus(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
+
+    def forgetting(self):
+        selector = ForgettingEvents(self.sizes[-1], random_state=self.seed)
+        return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
+
+    def forward(self, batch=1, score="linear"):
+        return self._prefixes(self._fit(size=self.sizes[-1], batch=batch, score=score).indices_)
+
+    def exchange(self, sizes):
+        """200 exchanges of 1 % of the points, for each size by itself."""
+        return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in sizes}
+
+    def _everything(self, weighted):
+        # a selection that holds all training rows, and their classes
+        data = self.data
+        ones = np.ones(len(data))
+        X, y, validation = data.X, data.y, None
+        if self.outer != "train":
+            y, validation = np.concatenate([y, data.y_val]), (data.X_val, np.ones(len(data.y_val)))
+        X, u, absent = outer_rows(X, ones, self.outer, validation)
+        rng = np.random.default_rng(self.seed)
+        model = selection_for(self.problem, X, y, u, absent, len(data), rng, ihvp=Ihvp(), weighted=weighted)
+        model.add(np.arange(len(data)))
+        return model
+
+    def eliminate(self):
+        """One run of elimination, halted at every size."""
+        model, out = self._everything(False), {}
+        for m in reversed(self.sizes):
+            with tqdm(disable=True) as bar:
+                eliminate(model, m, batch=max(1, len(self.data) // 225), labels=self.data.y, bar=bar)
+            out[m] = (np.array(model.indices), np.ones(m))
+        return out
+
+    def regularised(self, max_steps=1000):
+        """One run of Algorithm 2, halted at every size."""
+        path = regularised_path(self._everything(True), self.sizes, max_steps=max_steps)
+        return {m: (indices, weights) for m, indices, weights in path}
+
+
+def score(data, l2, method, chosen, **more):
+    """Rows of results for ``{size: (indices, weights)}``: train on each coreset, test.
+
+    Returns
+    -------
+    list of dict, with method, size, share (percent), n_positive (points of positive weight), test_accuracy (percent)
+    and train_loss (nats)
+    """
+    classes, rows = int(data.y.max()) + 1, []
+    for m, (indices, weights) in chosen.items():
+        held = weights > 0
+        theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
+        rows.append(
+            dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()))
+            | evaluate(theta, data)
+            | more
+        )
+    return rows
+
+
+def full_data(data, l2, **more):
+    """The row of training on everything."""
+    everything = {len(data): (np.arange(len(data)), np.ones(len(data)))}
+    return score(data, l2, "full", everything, **more)
+
+
+def smallest_share(rows, method, *, within):
+    """Smallest share (percent) at which a method's mean accuracy is at most `within` points below full data, or NaN."""
+    full = rows[rows.method == "full"].set_index("seed").test_accuracy
+    own = rows[rows.method == method]
+    short = (own.test_accuracy.to_numpy() - full.reindex(own.seed).to_numpy()).astype(float)
+    mean = pd.Series(short).groupby(own.share.round(6).to_numpy()).mean()
+    reached = mean.index[mean >= -within]
+    return float(min(reached)) if len(reached) else np.nan
