@@ -126,11 +126,47 @@ def read_spoken_digits(path, entry):
     return X, np.array(digit), np.array(speaker), np.array(index), np.array([len(s) for s in sound])
 
 
-def _wave(content, name):
+def read_speech_commands(path, entry, *, noise=False):
+    """Speech Commands (`speech_commands_v0.02.tar.gz`): `{word}/{speaker}_nohash_{k}.wav` and two lists.
+
+    Returns X_train, y_train, X_test, y_test (of `testing_list.txt`) and validation (1 for the training rows of
+    `validation_list.txt`), sorted by word and name, cut or padded with zeros to the entry's length; y numbers the words
+    in alphabetical order. With `noise`, X and source: `_background_noise_/*.wav`, cut into segments of that length, and
+    the number of the file that each comes from.
+    """
+    sounds, lists = {}, {"validation_list.txt": "", "testing_list.txt": ""}
+    with tarfile.open(path) as archive:
+        for member in archive:
+            place = _inside(member.name)
+            name = "/".join(place.parts)
+            if not member.isreg():
+                continue
+            if place.name in lists and not noise:
+                lists[place.name] = archive.extractfile(member).read().decode("utf-8")
+            elif place.suffix == ".wav" and len(place.parts) == 2 and name.startswith("_") == noise:
+                sounds[name] = _wave(archive.extractfile(member).read(), name, rate=16000)
+    if not sounds:
+        raise ValueError("it holds no recordings, {word}/*.wav.")
+    names = sorted(sounds)
+    if noise:
+        cut = [sounds[name][: len(sounds[name]) // entry.features * entry.features] for name in names]
+        parts = [sound.reshape(-1, entry.features) for sound in cut]
+        return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    listed = {name: set(text.split()) for name, text in lists.items()}
+    words = sorted({name.split("/")[0] for name in names})
+    X = np.zeros((len(names), entry.features), np.int16)
+    for row, name in zip(X, names):
+        row[: len(sounds[name])] = sounds.pop(name)[: entry.features]
+    y = np.array([words.index(name.split("/")[0]) for name in names])
+    validation, test = (np.array([name in listed[key] for name in names]) for key in lists)
+    return X[~test], y[~test], X[test], y[test], validation[~test].astype(np.int64)
+
+
+def _wave(content, name, *, rate=8000):
     with wave.open(io.BytesIO(content)) as file:
         got = file.getframerate(), file.getnchannels(), 8 * file.getsampwidth()
-        if got != (8000, 1, 16):
-            raise ValueError(f"{name} must be 8000 Hz, 1 channel, 16 bit, got {got}.")
+        if got != (rate, 1, 16):
+            raise ValueError(f"{name} must be {rate} Hz, 1 channel, 16 bit, got {got}.")
         return np.frombuffer(file.readframes(file.getnframes()), "<i2")
 
 
@@ -140,6 +176,7 @@ FORMATS = {
     "table": read_table,
     "cifar-binary": read_cifar_binary,
     "spoken-digits": read_spoken_digits,
+    "speech-commands": read_speech_commands,
 }
 
 

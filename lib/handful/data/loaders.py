@@ -29,12 +29,17 @@ def _gaussian_mixture(about, *, seed=0, **options):
     return *synthetic.gaussian_mixture(**options, rng=np.random.default_rng(seed)), ()
 
 
+def _spoken_tones(about, *, seed=0, **options):
+    return *synthetic.spoken_tones(**{"n": about.rows} | options, rng=np.random.default_rng(seed)), ()
+
+
 # Each takes the registry's entry and options, and gives X, y (or None) and feature names.
 _MAKERS = {
     **dict.fromkeys(("breast_cancer", "diabetes", "digits", "iris", "wine"), _table),
     "sample_patches": _sample_patches,
     "pathological": _pathological,
     "gaussian_mixture": _gaussian_mixture,
+    "spoken_tones": _spoken_tones,
 }
 
 

@@ -86,3 +86,51 @@ def image_patches(image, *, size=8, stride=4):
         )
     windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
     return np.moveaxis(windows, 2, -1).reshape(-1, size * size * image.shape[2])
+
+
+def spoken_tones(n, *, n_classes=10, rate=8000, rng):
+    """Recordings of one second that behave like spoken words: tones whose colour glides, in random voices.
+
+    Every class has a melody of three vowel-like colours (two resonances each, fixed once and for all); every recording
+    has its own pitch, speed, start, loudness and hiss, and one of six voices with its own resonances. They are no
+    speech: a stand-in that needs no download.
+
+    Parameters
+    ----------
+    n : int, recordings, as equally many of each class as possible
+    n_classes : int, 2..20
+    rate : samples a second, at least 8000
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    X : int16 array, shape (n, rate)
+    y : int array, shape (n,), 0..n_classes-1
+    """
+    if not 2 <= n_classes <= 20 or n < n_classes or rate < 8000:
+        raise ValueError(
+            f"n_classes must be in 2..20, n at least n_classes and rate at least 8000, got n_classes={n_classes}, n={n}, "
+            f"rate={rate}."
+        )
+    words = np.random.default_rng(20).uniform([300, 900], [900, 2600], size=(20, 3, 2))  # Hz
+    y = rng.permutation(np.arange(n) % n_classes)
+    X = np.zeros((n, rate), dtype=np.int16)
+    for row, word in zip(X, y):
+        voice = rng.integers(6)
+        pitch = (95, 115, 140, 170, 200, 230)[voice] * rng.uniform(0.93, 1.07)
+        resonances = words[word] * (0.9 + 0.04 * voice) * rng.uniform(0.94, 1.06, size=(3, 2))
+        length = int(rate * rng.uniform(0.3, 0.65))
+        at = np.linspace(0.0, 2.0, length)
+        phase = 2 * np.pi * np.cumsum(pitch * (1.1 - 0.1 * at)) / rate
+        glide = [np.interp(at, [0, 1, 2], resonances[:, j])[:, None] for j in range(2)]
+        harmonics = np.arange(1, int(3600 / pitch))
+        colour = sum(np.exp(-0.5 * ((harmonics * pitch - f) / 120.0) ** 2) for f in glide) + 0.01
+        sound = np.sum(colour * np.sin(phase[:, None] * harmonics), axis=1)
+        sound *= np.sin(np.pi * np.linspace(0, 1, length)) ** 0.5
+        sound /= np.abs(sound).max()
+        start = rng.integers(0, rate - length)
+        loudness = 10.0 ** rng.uniform(-1.3, -0.2)
+        whole = rng.normal(scale=10.0 ** rng.uniform(-3, -1.5), size=rate)
+        whole[start : start + length] += sound
+        row[:] = np.clip(32767 * loudness * whole, -32767, 32767)
+    return X, y

@@ -1,0 +1,143 @@
+"""The loop of batch active learning: train, ask, label, repeat; saved after each label, resumed where it was."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+VERSION = 1
+
+
+class ActiveLoop:
+    """What has been labelled, what is asked for now, and what comes next.
+
+    A function trains on what is labelled and proposes a batch; a person or a program labels it, one point at a time.
+    With a `path` every label is on disk before the next is asked for, and a new loop with the same path goes on there.
+
+    Parameters
+    ----------
+    propose : function ``(labelled, labels, n) -> indices`` : trains on the points `labelled` (int array) with their
+        `labels`, and gives `n` points to label next, none of them in `labelled` or `skipped`
+    n_pool : int, points that there are
+    classes : list of the labels that may be given
+    batch : int, points asked for at a time; the paper: 10
+    path : file of the answers (JSON), or None
+
+    Attributes
+    ----------
+    answers : dict, point -> label, in the order of labelling; None where a point was skipped
+    pending : list of points asked for and not yet answered
+    rounds : list of lists, the batches proposed so far
+
+    Examples
+    --------
+    >>> loop = ActiveLoop(lambda labelled, labels, n: np.setdiff1d(range(100), labelled)[:n], n_pool=100, classes="ab")
+    >>> loop.run(lambda i: "ab"[i % 2], n_rounds=3)
+    >>> len(loop.labelled)
+    30
+    """
+
+    def __init__(self, propose, *, n_pool, classes, batch=10, path=None):
+        if n_pool < 1:
+            raise ValueError(f"the pool must have at least 1 point, got n_pool={n_pool}.")
+        if not 1 <= batch <= n_pool:
+            raise ValueError(f"batch must be in 1..{n_pool}, the size of the pool, got batch={batch}.")
+        self.classes = list(classes)
+        if len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"classes must be at least 2 different labels, got {self.classes}.")
+        self.propose, self.n_pool, self.batch = propose, int(n_pool), int(batch)
+        self.path = None if path is None else Path(path)
+        self.answers, self.pending, self.rounds = {}, [], []
+        if self.path is not None and self.path.is_file():
+            self._load()
+
+    @property
+    def labelled(self):
+        """Points with a label, int array, in the order of labelling."""
+        return np.array([i for i, label in self.answers.items() if label is not None], dtype=np.intp)
+
+    @property
+    def labels(self):
+        """Their labels, an array."""
+        return np.array([label for label in self.answers.values() if label is not None])
+
+    @property
+    def skipped(self):
+        """Points that were skipped; they are not asked for again."""
+        return np.array([i for i, label in self.answers.items() if label is None], dtype=np.intp)
+
+    def next(self):
+        """The points to label now: those still pending, else a new batch from `propose` (empty at the pool's end)."""
+        if not self.pending:
+            left = self.n_pool - len(self.answers)
+            if left == 0:
+                return []
+            n = min(self.batch, left)
+            chosen = [int(i) for i in self.propose(self.labelled, self.labels, n)]
+            wrong = [i for i in chosen if not 0 <= i < self.n_pool or i in self.answers]
+            if wrong or len(set(chosen)) < n or len(chosen) != n:
+                raise ValueError(
+                    f"propose must give {n} different points of 0..{self.n_pool - 1} that have no answer yet, got "
+                    f"{chosen}."
+                )
+            self.pending = chosen
+            self.rounds.append(list(chosen))
+            self._save()
+        return list(self.pending)
+
+    def label(self, index, label):
+        """Answer for one point: a label, or None to skip it. Points answered before may be corrected.
+
+        Raises
+        ------
+        ValueError
+            for a point outside the pool, or a label that is not among `classes`.
+        """
+        index = int(index)
+        if not 0 <= index < self.n_pool:
+            raise ValueError(f"point must be in 0..{self.n_pool - 1}, got {index}.")
+        label = label.item() if isinstance(label, np.generic) else label
+        if label is not None and label not in self.classes:
+            raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
+        self.answers[index] = label
+        if index in self.pending:
+            self.pending.remove(index)
+        self._save()
+
+    def run(self, answer, *, n_rounds):
+        """Label `n_rounds` batches with a function, ``answer(index) -> label``; a batch begun before counts as one."""
+        for _ in range(n_rounds):
+            for index in self.next():
+                self.label(index, answer(index))
+
+    def _save(self):
+        if self.path is None:
+            return
+        state = {
+            "version": VERSION,
+            "n_pool": self.n_pool,
+            "classes": self.classes,
+            "answers": [[i, label] for i, label in self.answers.items()],
+            "pending": self.pending,
+            "rounds": self.rounds,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(self.path.name + ".part")
+        part.write_text(json.dumps(state), encoding="utf-8")
+        os.replace(part, self.path)  # whole or not at all
+
+    def _load(self):
+        try:
+            state = json.loads(self.path.read_text(encoding="utf-8"))
+            found = {key: state[key] for key in ("version", "n_pool", "classes", "answers", "pending", "rounds")}
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away.") from error
+        for key, own in {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}.items():
+            if found[key] != own:
+                raise ValueError(
+                    f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's {own}. Give another "
+                    "path, or the pool that it was made for."
+                )
+        self.answers = {int(i): label for i, label in found["answers"]}
+        self.pending, self.rounds = found["pending"], found["rounds"]
