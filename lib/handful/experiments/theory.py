@@ -1,0 +1,247 @@
+"""The theory of the bilevel paper as numbers: Propositions 1, 2 and 5 to 9, Lemma 10, Theorem 3."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+
+from handful.bilevel.design import design_gradient, design_objective
+
+# Proposition 1: influence functions -----------------------------------------------------------------------------------
+
+
+def implicit_scores(problem, X, y, weights):
+    """The selection rule of Equation 5, ``grad l_k' H^-1 sum_i grad l_i``, for every row k.
+
+    Parameters
+    ----------
+    problem : Problem
+    X, y : all rows, shape (n, d), (n,)
+    weights : shape (n,), of the inner problem: zero for rows that are not in the coreset
+
+    Returns
+    -------
+    shape (n,)
+    """
+    theta = problem.solve(X, y, weights)
+    gradients = problem.gradients(theta, X, y)
+    return gradients @ np.linalg.solve(problem.hessian(theta, X, y, weights), gradients.sum(axis=0))
+
+
+def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-5):
+    """What a little more weight on a row does to the outer loss, by training again: ``dG/d eps``.
+
+    Central differences of ``sum_i l_i(theta*(eps))``, theta* trained with ``eps`` added to the weight of row k. A large
+    influence in the paper's sense is a large decrease, the negative of this.
+
+    Parameters
+    ----------
+    problem, X, y, weights : as in `implicit_scores`
+    rows : which k
+
+    Returns
+    -------
+    shape (len(rows),)
+    """
+    start = problem.solve(X, y, weights)
+
+    def outer(k, step):
+        moved = weights.copy()
+        moved[k] += step
+        return problem.losses(problem.solve(X, y, moved, start=start), X, y).sum()
+
+    return np.array([(outer(k, eps) - outer(k, -eps)) / (2 * eps) for k in rows])
+
+
+# Propositions 2 and 5 to 9: expected errors of ridge regression -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """``y = X theta + noise``; the inner problem is ridge regression with the penalty ``prior * noise^2``.
+
+    Attributes
+    ----------
+    X : shape (n, d)
+    noise : standard deviation sigma
+    prior : precision lambda of the parameters, ``theta ~ N(0, I / lambda)``; 0 for a fixed `theta`
+    theta : shape (d,), or None for one drawn from the prior
+    """
+
+    X: np.ndarray
+    noise: float
+    prior: float = 0.0
+    theta: np.ndarray | None = None
+
+    @property
+    def ridge(self):
+        """lambda sigma^2."""
+        return self.prior * self.noise**2
+
+    def closed_form(self, rows, design):
+        """``sigma^2`` times the design objective of the chosen rows, to which Propositions 5, 6 and 8 reduce."""
+        weights = np.zeros(len(self.X))
+        weights[rows] = 1.0
+        return self.noise**2 * design_objective(self.X, weights, design=design, ridge=self.ridge)
+
+    def simulated(self, rows, outer, n_draws, *, rng):
+        """Draws of the outer objective of ridge regression trained on the chosen rows.
+
+        Parameters
+        ----------
+        rows : int array
+        outer : "A", ``1/2 |theta^ - theta|^2``; "V", ``1/(2n) |X theta^ - X theta|^2``; "data", the loss of a summary,
+            ``1/(2n) |X theta^ - y|^2``
+        n_draws : int
+
+        Returns
+        -------
+        shape (n_draws,)
+        """
+        n, d = self.X.shape
+        noise = self.noise * rng.normal(size=(n_draws, n))
+        truth = self.theta if self.theta is not None else rng.normal(size=(n_draws, d)) / np.sqrt(self.prior)
+        y = truth @ self.X.T + noise
+        X_S = self.X[rows]
+        fitted = np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(d), X_S.T @ y[:, rows].T).T
+        if outer == "A":
+            return 0.5 * ((fitted - truth) ** 2).sum(axis=1)
+        wanted = y if outer == "data" else truth @ self.X.T
+        return 0.5 * ((fitted @ self.X.T - wanted) ** 2).mean(axis=1)
+
+    def gap(self, rows):
+        """Expected loss of the summary minus the V-objective: ``sigma^2 / 2 - sigma^2 / n tr X_S F^-1 X_S'``, exactly.
+
+        The second term is what the noise of the chosen rows has in common with the fit; it vanishes as n grows, which
+        is what Propositions 2, 7 and 9 say.
+        """
+        X_S = self.X[rows]
+        hat = np.trace(np.linalg.solve(X_S.T @ X_S + self.ridge * np.eye(X_S.shape[1]), X_S.T @ X_S))
+        return self.noise**2 * (0.5 - hat / len(self.X))
+
+
+# Lemma 10: the V-objective is convex and smooth -----------------------------------------------------------------------
+
+
+def v_hessian(X, weights, *, ridge, noise=1.0):
+    """Second derivative of the V-objective by the weights: ``sigma^2/n (X F^-1 X') o (X F^-1 X'X F^-1 X')``.
+
+    The proof of Lemma 10 has the Hadamard product, which is positive semi-definite by Schur's theorem.
+
+    Returns
+    -------
+    shape (n, n)
+    """
+    covariance = np.linalg.inv((X.T * weights) @ X + ridge * np.eye(X.shape[1]))
+    A = X @ covariance @ X.T
+    return noise**2 / len(X) * A * (A @ A)
+
+
+def smoothness_bound(X, *, prior, noise):
+    """The smoothness constant of Lemma 10: ``n L^6 / (lambda^3 sigma^4)``, L the largest norm of a row."""
+    return len(X) * np.linalg.norm(X, axis=1).max() ** 6 / (prior**3 * noise**4)
+
+
+# Theorem 3: the rate of Algorithm 1 -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PricedDesign:
+    """A convex, smooth outer objective whose minimum is attained: V-optimal design where experiments cost something.
+
+    ``G(w) = sigma^2/(2n) tr X (X' D(w) X + ridge I)^-1 X' + price * sum(w)``. Without a price more weight is always
+    better, and Theorem 3 has no G* to converge to.
+
+    Attributes
+    ----------
+    X : shape (n, d); ridge : positive; price : positive
+    """
+
+    X: np.ndarray
+    ridge: float
+    price: float
+
+    def value(self, weights):
+        """G(w)."""
+        return design_objective(self.X, weights, ridge=self.ridge) + self.price * weights.sum()
+
+    def gradient(self, weights):
+        """dG/dw, shape (n,)."""
+        return design_gradient(self.X, weights, ridge=self.ridge) + self.price
+
+    def minimise(self, support=None, start=None):
+        """The best weights on a support (all rows by default), shape (n,)."""
+        n = len(self.X)
+        support = np.arange(n) if support is None else np.asarray(support)
+        start = np.zeros(n) if start is None else start
+
+        def spread(w):
+            weights = np.zeros(n)
+            weights[support] = w
+            return weights
+
+        result = minimize(
+            lambda w: self.value(spread(w)),
+            start[support],
+            jac=lambda w: self.gradient(spread(w))[support],
+            method="L-BFGS-B",
+            bounds=[(0, None)] * len(support),
+            options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 5000},
+        )
+        return spread(result.x)
+
+    def smoothness(self):
+        """The largest eigenvalue of the Hessian over all weights: that at zero, where information is least."""
+        return float(np.linalg.eigvalsh(v_hessian(self.X, np.zeros(len(self.X)), ridge=self.ridge))[-1])
+
+
+def matching_pursuit(objective, n_steps):
+    """Algorithm 1: add the row of the smallest derivative, minimise over the weights of all chosen ones, repeat.
+
+    Parameters
+    ----------
+    objective : PricedDesign, or anything with `value`, `gradient` and `minimise`
+    n_steps : int
+
+    Returns
+    -------
+    DataFrame, one row per t = 1, 2, ...: row (chosen at t), value (after the correction) and norm, the sum of weights
+    """
+    weights = np.zeros(len(objective.X))
+    chosen, rows = [], []
+    for t in range(1, n_steps + 1):
+        slopes = objective.gradient(weights)
+        slopes[chosen] = np.inf
+        k = int(np.argmin(slopes))
+        if slopes[k] >= 0:  # no further row helps: the minimum is reached
+            break
+        chosen.append(k)
+        weights = objective.minimise(chosen, weights)
+        rows.append(dict(t=t, row=k, value=objective.value(weights), norm=weights.sum()))
+    return pd.DataFrame(rows)
+
+
+def rate_bounds(steps, smoothness, best_value, best_norm):
+    """The gaps to the minimum and what Theorem 3 allows them to be.
+
+    Parameters
+    ----------
+    steps : DataFrame from `matching_pursuit`
+    smoothness : L
+    best_value, best_norm : G* and the sum of the optimal weights
+
+    Returns
+    -------
+    DataFrame : `steps` with gap, printed, ``(8 L + 4 gap_1) / (t + 3)``, and scaled, with ``8 L rho^2`` instead, rho
+        the largest sum of weights on the way or at the minimum. Locatello et al. (2017, Theorem 2) have rho; the
+        bilevel paper prints the bound without it.
+    """
+    gap = steps.value - best_value
+    rho = max(steps.norm.max(), best_norm)
+    start = 4 * gap.iloc[0]
+    return steps.assign(
+        gap=gap,
+        printed=(8 * smoothness + start) / (steps.t + 3),
+        scaled=(8 * smoothness * rho**2 + start) / (steps.t + 3),
+    )
