@@ -187,11 +187,14 @@ def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
     assert seconds_to_reach(summary, "a", "vcgmm", 50.0) == pytest.approx(1)
     assert np.isnan(seconds_to_reach(summary, "a", "vcgmm", 1.0))
     assert nearest_to_target(summary, "a", "lwcs")["size"] == 128
-    assert same_error_ratio(summary, "a") == pytest.approx(5)
+    ratio, eta = same_error_ratio(summary, "a", target=5.0)
+    assert (ratio, eta) == (pytest.approx(5), pytest.approx(5))
+    far = summary.assign(eta=summary.eta + 30 * (summary.method == "vcgmm"))
+    assert same_error_ratio(far, "a")[1] == pytest.approx(35)  # the least that both reach
 
 
 @pytest.mark.parametrize(
-    ("seconds", "verdict"), [([1.0, 2.0], "holds"), ([1.0, 5.0], "holds weaker"), ([10.0, 20.0], "does not hold")]
+    ("seconds", "verdict"), [([0.9, 1.9], "holds"), ([2.0, 5.0], "holds weaker"), ([10.0, 20.0], "does not hold")]
 )
 def test_the_claim_on_time_can_come_out_three_ways(seconds, verdict):
     rows = made_up(seconds)

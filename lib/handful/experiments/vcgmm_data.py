@@ -80,7 +80,7 @@ def clustering_problem(name, *, rows=None, measured=None, seed=0):
         X_test = _centred(X_test, mean)
     elif measured is not None and measured < len(X):
         X_test = np.ascontiguousarray(X[:: len(X) // measured])
-        notes.append(f"{name}: errors and partitions are taken on every {len(X) // measured}th row")
+        notes.append(f"{name}: errors and partitions are taken on one row in {len(X) // measured}")
     return Problem(name, X, X_test, dataset, notes)
 
 

@@ -39,8 +39,8 @@ def summarise(rows):
     Returns
     -------
     DataFrame, one row per dataset, method and setting: eta and its standard error `eta_sem` (per cent), nmi,
-    `nmi_sem`, iterations, seconds, speedup_time, speedup_distances (ratios of means to k-means++), share (per cent
-    of the time that coreset and seeding take), n_seeds
+    `nmi_sem`, iterations, seconds, speedup_time, speedup_distances (ratios of means to k-means++), speedup_time_sd
+    (over seeds), share (per cent of the time that coreset and seeding take), n_seeds
     """
     rows = relative_errors(rows)
     rows = rows.assign(before=rows.coreset_seconds + rows.seeding_seconds)
@@ -50,6 +50,8 @@ def summarise(rows):
     table = table.reset_index()
     base = table[table.method == BASELINE].set_index("dataset")
     table["speedup_time"] = table.dataset.map(base.seconds) / table.seconds
+    each = rows.dataset.map(base.seconds) / rows.seconds
+    table["speedup_time_sd"] = each.groupby([rows[key] for key in KEYS], dropna=False, sort=False).std().to_numpy()
     table["speedup_distances"] = table.dataset.map(base.distances) / table.distances
     table["share"] = 100 * table.before / table.seconds
     return table.drop(columns="before")
@@ -73,10 +75,17 @@ def seconds_to_reach(summary, dataset, method, eta):
     return float(np.exp(np.interp(eta, best[::-1], np.log(part.seconds.to_numpy())[::-1])))
 
 
-def same_error_ratio(summary, dataset, *, method="vcgmm", other="lwcs"):
-    """How many times longer `other` takes for the error nearest to 10 % than `method` for the same error."""
-    reference = nearest_to_target(summary, dataset, other)
-    return float(reference.seconds / seconds_to_reach(summary, dataset, method, reference.eta))
+def same_error_ratio(summary, dataset, *, method="vcgmm", other="lwcs", target=TARGET):
+    """How many times longer `other` takes than `method`, both to the target error or the least above that both reach.
+
+    Returns
+    -------
+    ratio, eta : floats
+    """
+    part = summary[summary.dataset == dataset].groupby("method").eta.min()
+    eta = max(target, part[method], part[other])
+    times = [seconds_to_reach(summary, dataset, name, eta) for name in (other, method)]
+    return times[0] / times[1], float(eta)
 
 
 def scaled_speedup(data_set, quantity, n_rows):
@@ -144,22 +153,21 @@ def claim_against_lwcs(exp, rows, summary, datasets, *, item, prefix, paper):
     datasets : names
     item : "Figure 1"; prefix : of the claims' ids; paper : ratio of times in the paper, or ""
     """
-    ratio = {d: same_error_ratio(summary, d) for d in datasets}
-    values = np.array(list(ratio.values()))
-    reached = bool(np.isfinite(values).all())
-    largest = float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
+    found = {d: same_error_ratio(summary, d) for d in datasets}
+    ratios = [ratio for ratio, _ in found.values()]
     exp.claim(
         f"{prefix}-time-to-lwcs-error",
-        "vc-GMM reaches the error of LWCS (at the size nearest to 10 %) in up to an order of magnitude less time "
-        "(largest ratio over the data sets at least 10, all above 1; weaker: largest at least 3)",
+        "vc-GMM reaches the error of LWCS in up to an order of magnitude less time (both at 10 %, or the least error "
+        "above it that both reach: largest ratio over the data sets at least 10, all above 1; weaker: largest at "
+        "least 3)",
         paper=paper,
-        ours=largest,
+        ours=float(max(ratios)),
         unit="x",
         item=item,
         verdict=judge(
-            reached and bool(values.min() > 1) and largest >= 10,
-            weaker=largest >= 3,
-            why=", ".join(f"{d} {v:.1f} x" if np.isfinite(v) else f"{d} not reached" for d, v in ratio.items()),
+            bool(min(ratios) > 1 and max(ratios) >= 10),
+            weaker=bool(max(ratios) >= 3),
+            why=", ".join(f"{d} {ratio:.1f} x at {eta:.0f} %" for d, (ratio, eta) in found.items()),
         ),
     )
     curves = rows[rows.method.isin(["lwcs", "vcgmm"])]
