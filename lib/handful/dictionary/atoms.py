@@ -1,0 +1,48 @@
+"""Dictionaries of measurement vectors: Gaussian and wavelet."""
+
+import numpy as np
+
+
+def gaussian_atoms(m, d, *, rng, dtype=np.float64):
+    """`m` random measurement vectors with independent normal entries of variance 1 / d (Section 5.6): shape (m, d)."""
+    if m < 1 or d < 1:
+        raise ValueError(f"m and d must be at least 1, got m={m} and d={d}.")
+    return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
+
+
+def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
+    """Wavelet coefficients of images as measurement vectors, one a row, coarsest first.
+
+    Parameters
+    ----------
+    shape : (height, width) of the images
+    wavelet : name of an orthogonal wavelet of PyWavelets. The paper: "db1", the Haar wavelet
+    level : int, halvings; as many as both sides allow (2 for 28 x 28) if None
+    dtype : of the result
+
+    Returns
+    -------
+    array, shape (height * width, height * width), orthonormal
+
+    Raises
+    ------
+    ValueError
+        if a side cannot be halved `level` times: the coefficients would not be orthonormal
+    """
+    try:
+        import pywt
+    except ImportError as error:
+        raise ImportError('wavelet_atoms needs PyWavelets: pip install "handful[wavelets]".') from error
+    height, width = shape
+    most = min(int(side & -side).bit_length() - 1 for side in shape)
+    level = most if level is None else level
+    if not 1 <= level <= most:
+        raise ValueError(f"an image of {height} x {width} pixels can be halved {most} times, got level={level}.")
+    units = np.eye(height * width).reshape(-1, height, width)
+    parts = pywt.wavedec2(units, wavelet, mode="periodization", level=level, axes=(1, 2))
+    coefficients, _ = pywt.coeffs_to_array(parts, axes=(1, 2))
+    coefficients = coefficients.reshape(len(units), -1).T  # (coefficients, pixels)
+    if not np.allclose(coefficients @ coefficients.T, np.eye(len(units)), atol=1e-6):
+        raise ValueError(f"wavelet must be orthogonal, and its filter fit into the image, got wavelet={wavelet!r}.")
+    scale = np.max(np.abs(np.indices((height, width)) // (np.array([height, width]) >> level)[:, None, None]), axis=0)
+    return np.ascontiguousarray(coefficients[np.argsort(scale.ravel(), kind="stable")], dtype=dtype)
