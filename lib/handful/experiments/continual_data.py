@@ -118,3 +118,22 @@ def make_learner(kind, inputs, *, seed, lr=5e-4, bfloat16=False):
     channels = 3 if inputs == 3072 else 1
     side = round((inputs / channels) ** 0.5)
     return TorchRuns(lambda: SmallCNN((channels, side, side)), seed=seed, lr=lr)
+
+
+def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000, use=lambda dataset: dataset):
+    """The tasks of one stream: `permuted_tasks` or `split_tasks` of the `images` called `data`.
+
+    Parameters
+    ----------
+    data : "mnist", "digits" or "cifar10"
+    kind : "permuted" or "split"
+    n_tasks : int, permuted tasks
+    n_train, n_val : ints; a list gives `n_train` of each split task
+    use : as in `images`
+    """
+    arrays = images(data, use=use)
+    if kind == "permuted":
+        return permuted_tasks(arrays, n_tasks=n_tasks, n_train=n_train, n_val=n_val)
+    if kind != "split":
+        raise ValueError(f"kind must be 'permuted' or 'split', got {kind!r}.")
+    return split_tasks(arrays, n_train=n_train, n_val=n_val)
