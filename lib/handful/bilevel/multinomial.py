@@ -177,7 +177,10 @@ def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
     G, step, trial = np.empty_like(theta), np.empty_like(theta), np.empty_like(theta)
     rest = (1.0 / k - Y) * c.reshape((s, 1))
     np.dot(A.T, rest.astype(A.dtype), G)
-    unit = max(np.sqrt(np.sum(G * G)), 1e-30)
+    unit = np.sqrt(np.sum(G * G))
+    # where the terms of the gradient at zero cancel, what is left would be rounding
+    np.dot(np.abs(A).T, np.abs(rest).astype(A.dtype), G)
+    unit = max(unit, max(1e-6, 1e4 * np.finfo(A.dtype).eps) * np.sqrt(np.sum(G * G)), 1e-30)
     value = _objective(A, Y, c, penalty, theta, P, loss)
     if not value <= np.sum(c) * np.log(k):  # probabilities of 0 and 1 have no curvature to follow: start at zero
         theta[:] = 0.0

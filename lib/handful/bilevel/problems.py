@@ -230,6 +230,8 @@ class LeastSquares(LinearProblem):
 
     def encode(self, y):
         """Targets as float64; ValueError for anything that is not numeric."""
+        if np.ndim(y) != 1:
+            raise ValueError(f"LeastSquares needs y as a 1d array, one target a row, got shape {np.shape(y)}.")
         if type_of_target(y) == "unknown" or np.asarray(y).dtype.kind in "OUS":
             try:
                 y = np.asarray(y, dtype=np.float64)

@@ -168,7 +168,8 @@ class BilevelCoreset(Selector):
         options = dict(accept_sparse="csr", dtype=list(self._dtypes))
         if y is None and not self._asks_for_y():
             return validate_data(self, X, **options), None
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:  # soft targets, or what the problem's `encode` makes of it
+        shape = getattr(y, "shape", None) or (np.shape(y) if isinstance(y, (list, tuple)) else ())
+        if len(shape) == 2 and shape[1] > 1:  # soft targets, or what the problem's `encode` makes of it
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y)
 
