@@ -168,7 +168,9 @@ def _columns(labels, probabilities, classes):
         classes = np.arange(labels.max(initial=-1) + 1 if probabilities is None else probabilities.shape[2])
     classes = np.asarray(classes)
     if probabilities is not None and len(classes) != probabilities.shape[2]:
-        raise ValueError(f"classes must name {probabilities.shape[2]} columns of the probabilities, got {len(classes)}.")
+        raise ValueError(
+            f"classes must name {probabilities.shape[2]} columns of the probabilities, got {len(classes)}."
+        )
     place = {label: column for column, label in enumerate(classes.tolist())}
     unknown = sorted({str(label) for label in labels.tolist() if label not in place})
     if unknown:

@@ -21,7 +21,7 @@ ALIGN_MEMORY = 0.95  # of the running mean of guesses, from step to step
 
 
 class SupervisedNetwork(ClassifierMixin, BaseEstimator):
-    """A network trained on labelled rows alone: the baselines of Table 7 (Borsos et al. 2024), with augmentation or not.
+    """A network trained on labelled rows alone: the baselines of Table 7 (Borsos et al. 2024).
 
     Adam, its rate falling to zero along a cosine; predictions are those of an exponential average of the parameters, as
     in MixMatch.
@@ -90,7 +90,7 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            for values that are not finite, arrays that do not fit each other, no labelled row, labels outside `classes`.
+            for values that are not finite, arrays that do not fit, no labelled row, labels outside `classes`.
         """
         self._check()
         X, y, copies = _check_data(X, y, copies)
@@ -100,7 +100,9 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
             strange = np.setdiff1d(labels, self.classes_)
             raise ValueError(f"y holds {strange.tolist()}, which are not among the classes {self.classes_.tolist()}.")
         if len(self.classes_) < 2:
-            raise ValueError(f"there must be at least 2 classes, got {self.classes_.tolist()}; `classes` names them all.")
+            raise ValueError(
+                f"there must be at least 2 classes, got {self.classes_.tolist()}; `classes` names them all."
+            )
         seed = int(as_generator(self.random_state).integers(MAX_SEED))
         generator = torch.Generator(self.device).manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
@@ -143,7 +145,9 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
             schedule.step()
             _lerp(average, net, 1.0 - min(self.average, (1 + step) / (10 + step)))
         if not np.isfinite(loss.item()):
-            raise FloatingPointError(f"training diverged: the loss is {loss.item()} after {self.steps} steps; lower rate.")
+            raise FloatingPointError(
+                f"training diverged: the loss is {loss.item()} after {self.steps} steps; lower rate."
+            )
         self.network_ = average.eval()
 
     def _prepare(self, variants, targets, generator):

@@ -156,7 +156,8 @@ def read_speech_commands(path, entry, *, noise=False):
     words = sorted({name.split("/")[0] for name in names})
     X = np.zeros((len(names), entry.features), np.int16)
     for row, name in zip(X, names):
-        row[: len(sounds[name])] = sounds.pop(name)[: entry.features]
+        sound = sounds.pop(name)[: entry.features]
+        row[: len(sound)] = sound
     y = np.array([words.index(name.split("/")[0]) for name in names])
     validation, test = (np.array([name in listed[key] for name in names]) for key in lists)
     return X[~test], y[~test], X[test], y[test], validation[~test].astype(np.int64)

@@ -109,7 +109,7 @@ def spoken_tones(n, *, n_classes=10, rate=8000, rng):
     """
     if not 2 <= n_classes <= 20 or n < n_classes or rate < 8000:
         raise ValueError(
-            f"n_classes must be in 2..20, n at least n_classes and rate at least 8000, got n_classes={n_classes}, n={n}, "
+            f"n_classes must be in 2..20, n at least n_classes, rate at least 8000; got n_classes={n_classes}, n={n}, "
             f"rate={rate}."
         )
     words = np.random.default_rng(20).uniform([300, 900], [900, 2600], size=(20, 3, 2))  # Hz

@@ -138,7 +138,7 @@ def _nearest(E):
     return float(np.sqrt(sq.min(axis=1)).mean())
 
 
-def run_active(data, method, seed, *, sizes, options, proxy=None):
+def run_active(data, method, seed, *, sizes, options, proxy=None, models=None):
     """One acquisition function with one seed: train, measure, ask the oracle, from the first size to the last.
 
     Parameters
@@ -148,6 +148,7 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
     sizes : list of int, numbers of labels, evenly spaced
     options : dict, of `MixMatch`
     proxy : Proxy or function that gives one, for "bico"
+    models : dict or None, keeps the model of each seed's first labels, which all methods share
 
     Returns
     -------
@@ -155,11 +156,16 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
     size, what `describe` says of the batch that follows, seconds_query and chosen (the batch)
     """
     rows = []
+    first = {} if models is None else models
     proxy = proxy() if method == "bico" and callable(proxy) else proxy
 
     def measure(labelled, labels):
-        # The same training seed for every method, so that they share the first model
-        model = train(data, labelled, labels, seed=1000 * seed + len(labelled), **options)
+        # the same training seed for every method, so that the first model is the same
+        model = first.get(seed) if len(labelled) == sizes[0] else None
+        if model is None:
+            model = train(data, labelled, labels, seed=1000 * seed + len(labelled), **options)
+        if len(labelled) == sizes[0]:
+            first[seed] = model
         rows.append(dict(method=method, seed=seed, labels=len(labelled), accuracy=accuracy(model, data)))
         return model
 
@@ -229,7 +235,7 @@ def sweep(data, arms, run, *, cache, watch=iter, **settings):
     run : `run_active` or `run_uniform`
     cache : bool
     watch : wraps the list of arms to show progress, e.g. tqdm
-    settings : sizes, options, and for `run_active` proxy and of_proxy, a dict that says what `proxy` is
+    settings : sizes, options, and for `run_active` proxy, of_proxy (a dict that says what `proxy` is) and models
 
     Returns
     -------

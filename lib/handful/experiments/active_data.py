@@ -14,7 +14,7 @@ from handful.bilevel.proxies import CNTK, RBF, Nystrom
 from handful.data import data_folder, load
 from handful.data.store import MissingDataError
 
-TEST_INDEX = 5  # of the Spoken Digits: recordings numbered below it test, as is customary; 2,700 remain, the paper's number
+TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
 NOISE_SEGMENTS = 100
 VERSION = 1  # of what the cache holds: raise it when the code below would give other numbers
 
@@ -37,11 +37,11 @@ class Recordings:
 
     name: str
     sha256: str
-    X: np.ndarray
-    copies: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
+    X: np.ndarray = field(repr=False)
+    copies: np.ndarray = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    X_test: np.ndarray = field(repr=False)
+    y_test: np.ndarray = field(repr=False)
     sound: np.ndarray = field(repr=False)
     rate: int
     words: tuple
@@ -78,11 +78,13 @@ def prepare(name, *, n_copies, cache=True, **options):
             train = data.extra["validation"] == 0
             X, y = X[train], y[train]
     else:
-        test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(len(data.X)) >= len(data.X) * 5 // 7
+        n = len(data.X)
+        test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(n) >= n * 5 // 7
         X, X_test, y, y_test = data.X[~test], data.X[test], data.y[~test], data.y[test]
     noise, of_noise = _noise(name)
     key = joblib.hash((VERSION, data.sha256, n_copies, of_noise, sorted(options.items())))
-    arrays = _kept(cache_folder() / f"spectrograms-{key}.npz" if cache else None, _spectrograms, X, X_test, rate, noise, n_copies)
+    path = cache_folder() / f"spectrograms-{key}.npz" if cache else None
+    arrays = _kept(path, _spectrograms, X, X_test, rate, noise, n_copies)
     mean, sd = (float(f(arrays["X"], dtype=np.float64)) for f in (np.mean, np.std))
     return Recordings(
         name=data.name,

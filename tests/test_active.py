@@ -1,0 +1,250 @@
+"""Acquisition functions: against plainer ones, what must hold for all of them, and bad input."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropy, UniformQuery
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+ALL = [
+    UniformQuery(random_state=0),
+    MaxEntropy(),
+    Consistency(),
+    KCenterQuery(random_state=0),
+    Badge(random_state=0),
+    BilevelQuery(1e-2),
+]
+NAMES = [type(a).__name__ for a in ALL]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def pool(rng):
+    """What a model says of 40 points, in two variants, and of 6 labelled ones."""
+    return dict(
+        features=rng.normal(size=(40, 5)),
+        probabilities=rng.dirichlet(np.ones(3), size=(2, 40)),
+        labelled=rng.normal(size=(6, 5)),
+        labels=np.array([0, 1, 2, 0, 1, 2]),
+    )
+
+
+@pytest.mark.parametrize("acquisition", ALL, ids=NAMES)
+def test_batches_are_distinct_points_of_the_pool_and_the_same_every_time(acquisition, pool):
+    for n in (1, 7, 40):
+        chosen = clone(acquisition).query(n, **pool)
+        assert chosen.dtype == np.intp
+        assert len(set(chosen.tolist())) == n
+        assert set(chosen.tolist()) <= set(range(40))
+        np.testing.assert_array_equal(chosen, clone(acquisition).query(n, **pool))
+
+
+@pytest.mark.parametrize("acquisition", ALL, ids=NAMES)
+def test_a_scikit_learn_model_is_enough(acquisition):
+    X, y = load_digits(return_X_y=True)
+    X, words = X[:300] / 16, np.array(list("abcdefghij"))[y[:300]]
+    known = np.concatenate([np.flatnonzero(words == c)[:2] for c in "abcdefghij"])
+    model = LogisticRegression().fit(X[known], words[known])
+    rest = np.setdiff1d(np.arange(300), known)
+    noisy = X[rest] + 0.1 * np.random.default_rng(0).normal(size=X[rest].shape)
+    P = np.stack([model.predict_proba(X[rest]), model.predict_proba(noisy)])
+    asked = dict(features=X[rest], probabilities=P, labelled=X[known], labels=words[known], classes=model.classes_)
+    assert len(acquisition.query(5, **asked)) == 5
+
+
+def test_uniform_draws_every_point_equally_often():
+    query = UniformQuery(random_state=np.random.default_rng(0))
+    counts = np.bincount(np.concatenate([query.query(5, n_pool=20) for _ in range(2000)]), minlength=20)
+    assert abs(counts - 500).max() < 5 * np.sqrt(500)
+
+
+def test_max_entropy_takes_the_largest_entropies_of_the_mean_prediction(pool):
+    P = pool["probabilities"].mean(axis=0)
+    entropy = [-sum(p * np.log(p) for p in row) for row in P]
+    assert MaxEntropy().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -entropy[i])[:6]
+
+
+def test_consistency_takes_the_largest_summed_variances(pool):
+    P = pool["probabilities"]
+    spread = [sum(np.var(P[:, i, c]) for c in range(3)) for i in range(40)]
+    assert Consistency().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -spread[i])[:6]
+
+
+def test_k_center_takes_the_farthest_from_everything_before(pool):
+    centres, chosen = list(pool["labelled"]), []
+    for _ in range(8):
+        away = [min(np.linalg.norm(x - c) for c in centres) for x in pool["features"]]
+        chosen.append(int(np.argmax(away)))
+        centres.append(pool["features"][chosen[-1]])
+    assert KCenterQuery().query(8, **pool).tolist() == chosen
+
+
+def test_badge_is_k_means_plus_plus_of_the_gradients_it_never_forms(pool):
+    P = pool["probabilities"].mean(axis=0)
+    residual = P - np.eye(3)[P.argmax(axis=1)]
+    G = np.stack([np.outer(r, h).ravel() for r, h in zip(residual, pool["features"])])
+    rng = np.random.default_rng(3)
+    chosen = [int(np.argmax((G**2).sum(axis=1)))]
+    while len(chosen) < 6:
+        nearest = ((G[:, None] - G[chosen]) ** 2).sum(axis=2).min(axis=1)
+        nearest[chosen] = 0
+        chosen.append(int(rng.choice(40, p=nearest / nearest.sum())))
+    assert Badge(random_state=3).query(6, **pool).tolist() == chosen
+
+
+def test_badge_and_k_center_fill_a_batch_from_equal_points():
+    same = dict(features=np.ones((5, 2)), probabilities=np.full((5, 2), 0.5), labelled=np.ones((1, 2)), labels=[0])
+    for acquisition in (Badge(random_state=0), KCenterQuery()):
+        assert sorted(acquisition.query(5, **same)) == list(range(5))
+
+
+# --- Equation 10, against a plain solver and finite differences
+
+
+def inner(theta, A, Y, weights, l2, classes):
+    """Weighted mean loss of softmax regression, penalty on all parameters, and its gradient."""
+    theta = theta.reshape(-1, classes)
+    Z = A @ theta
+    Z -= Z.max(axis=1, keepdims=True)
+    log_p = Z - np.log(np.exp(Z).sum(axis=1, keepdims=True))
+    value = -weights @ (Y * log_p).sum(axis=1) + 0.5 * l2 * (theta**2).sum()
+    return value, (A.T @ (weights[:, None] * (np.exp(log_p) - Y)) + l2 * theta).ravel()
+
+
+def solve(A, Y, weights, l2):
+    start = np.zeros(A.shape[1] * Y.shape[1])
+    options = dict(maxiter=10000, gtol=1e-11, ftol=1e-15)
+    fit = minimize(inner, start, (A, Y, weights, l2, Y.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    return fit.x
+
+
+def best_by_finite_differences(X, P, L, y, l2, copies=None):
+    """The pool's point whose entry with a tiny weight lowers the outer loss of Equation 10 most."""
+    one = np.eye(P.shape[1])
+    A_out = np.column_stack([np.ones(len(X) + len(L)), np.vstack([X, L.mean(axis=1)])])
+    A_in = np.column_stack([np.ones(L.shape[0] * L.shape[1]), L.reshape(-1, L.shape[2])])
+    Y_in = np.repeat(one[y], L.shape[1], axis=0)
+    w = np.full(len(A_in), 1 / len(A_in))
+    assert L.shape[1] == 1, "outside, a labelled point stands for itself"
+    Y_out = np.vstack([P, one[y]])
+
+    def outer(theta):
+        return inner(theta, A_out, Y_out, np.ones(len(A_out)) / len(A_out), 0.0, P.shape[1])[0]
+
+    h, base = 1e-4, outer(solve(A_in, Y_in, w, l2))
+    gains = [
+        base - outer(solve(np.vstack([A_in, np.append(1, x)]), np.vstack([Y_in, p]), np.append(w, h), l2))
+        for x, p in zip(X, P)
+    ]
+    return np.array(gains)
+
+
+def test_bilevel_takes_the_point_of_the_steepest_fall_of_equation_10(rng):
+    X, L = rng.normal(size=(15, 3)), rng.normal(size=(4, 3))
+    P, y = rng.dirichlet(np.ones(3), size=15), np.array([0, 1, 2, 1])
+    first = BilevelQuery(0.05).query(1, features=X, probabilities=P, labelled=L, labels=y)
+    gains = best_by_finite_differences(X, P, L[:, None], y, 0.05)
+    assert first[0] == np.argmax(gains)
+    assert np.partition(gains, -2)[-2] < gains.max() * 0.999  # the second best is another
+
+
+def test_bilevel_goes_on_as_if_the_selected_points_had_been_labelled_so(rng):
+    X, L = rng.normal(size=(30, 4)), rng.normal(size=(3, 4))
+    y, labels = rng.integers(3, size=30), np.arange(3)
+    P = np.eye(3)[y]  # hard guesses: then selecting and labelling are the same to the inner problem
+    both = BilevelQuery(0.01).query(2, features=X, probabilities=P, labelled=L, labels=labels)
+    rest = np.delete(np.arange(30), both[0])
+    joined = dict(labelled=np.vstack([L, X[both[:1]]]), labels=np.append(labels, y[both[0]]))
+    second = BilevelQuery(0.01).query(1, features=X[rest], probabilities=P[rest], **joined)
+    assert rest[second[0]] == both[1]
+
+
+def test_variants_that_are_all_the_same_change_nothing(rng):
+    X, L = rng.normal(size=(30, 4)), rng.normal(size=(3, 4))
+    asked = dict(features=X, probabilities=rng.dirichlet(np.ones(3), size=30), labels=np.arange(3))
+    plain = BilevelQuery(0.01).query(5, labelled=L, **asked)
+    query = BilevelQuery(0.01, variants=lambda i: np.repeat(X[i : i + 1], 3, axis=0))
+    np.testing.assert_array_equal(query.query(5, labelled=np.repeat(L[:, None], 3, axis=1), **asked), plain)
+
+
+def test_bilevel_does_not_ask_for_the_same_thing_twice(rng):
+    # two tight clusters that nobody has labelled, one of them of 60 points: a batch of two takes one of each
+    L = np.array([[0.0, 3.0], [0.1, 3.0], [0.0, -3.0]])
+    X = np.vstack([[3.0, 0.0] + 0.01 * rng.normal(size=(60, 2)), [-3.0, 0.0] + 0.01 * rng.normal(size=(20, 2))])
+    P = np.repeat([[0.1, 0.1, 0.8, 0.0], [0.1, 0.1, 0.0, 0.8]], [60, 20], axis=0)
+    chosen = BilevelQuery(1e-2).query(2, features=X, probabilities=P, labelled=L, labels=[0, 0, 1])
+    assert {c < 60 for c in chosen.tolist()} == {True, False}
+
+
+def test_bilevel_works_where_a_class_was_never_labelled(pool):
+    assert len(BilevelQuery(1e-2).query(4, **pool | dict(labels=np.zeros(6, dtype=int)))) == 4
+
+
+def test_conjugate_gradients_to_the_end_are_exact(pool):
+    exact = BilevelQuery(0.1).query(6, **pool)
+    np.testing.assert_array_equal(BilevelQuery(0.1, ihvp_steps=500).query(6, **pool), exact)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize("acquisition", ALL, ids=NAMES)
+@pytest.mark.parametrize("n", [0, 41, 2.5, True])
+def test_a_batch_larger_than_the_pool_is_refused(acquisition, n, pool):
+    with pytest.raises(ValueError, match=r"n must be an integer in 1\.\.40, the size of the pool, got n="):
+        acquisition.query(n, **pool)
+
+
+@pytest.mark.parametrize("acquisition", ALL, ids=NAMES)
+def test_an_empty_pool_is_refused(acquisition, pool):
+    empty = dict(features=np.empty((0, 5)), probabilities=np.empty((2, 0, 3)))
+    with pytest.raises(ValueError, match="is empty: there is nothing left in the pool"):
+        acquisition.query(1, **pool | empty)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(probabilities=np.full((40, 3), 0.5)), "must add up to 1 in every row, those of row 0 add up to 1.5"),
+        (dict(probabilities=np.tile([1.5, -0.5, 0.0], (40, 1))), "at least 0, got a least value of -0.5"),
+        (dict(probabilities=np.full((40, 3), np.nan)), "must be finite"),
+        (dict(probabilities=np.ones((40, 1))), "at least 2 classes"),
+        (dict(probabilities=np.full((39, 2), 0.5)), "the pool has one size only, got 40 by features, 39 by prob"),
+        (dict(features=np.full((40, 5), np.inf)), "features"),
+        (dict(labelled=np.zeros((6, 4))), "rows of the same length, got 4 and 5"),
+        (dict(labels=[0, 1]), "one label for each of 6 labelled points, got 2"),
+        (dict(labels=[0, 1, 2, 0, 1, 3]), "labels holds 3, for which the probabilities have no column"),
+        (dict(labels=list("abcabd"), classes=list("abc")), "labels holds d, for which"),
+        (dict(classes=list("ab")), "classes must name 3 columns"),
+        (dict(labelled=np.zeros((0, 5)), labels=np.zeros(0, dtype=int)), "labelled is empty"),
+        (dict(labelled=None), "BilevelQuery needs labelled"),
+        (dict(probabilities=None), "BilevelQuery needs probabilities"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, message, pool):
+    with pytest.raises(ValueError, match=message):
+        BilevelQuery(1e-2).query(3, **pool | change)
+
+
+def test_consistency_wants_two_variants(pool):
+    with pytest.raises(ValueError, match="at least 2 variants, got 1"):
+        Consistency().query(3, probabilities=pool["probabilities"][0])
+
+
+def test_variants_of_the_wrong_shape_are_refused(pool):
+    with pytest.raises(ValueError, match=r"got shape \(2, 4\) for row"):
+        BilevelQuery(1e-2, variants=lambda i: np.zeros((2, 4))).query(3, **pool)
+
+
+def test_importing_it_does_not_import_torch():
+    code = "import handful.active, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
