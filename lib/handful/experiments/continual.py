@@ -33,10 +33,8 @@ class AnyStart(BilevelCoreset):
     on the intercept, else a class that is missing drives it to infinity.
     """
 
-    def fit(self, X, y, sample_weight=None):
-        """Choose the coreset for labels `y`, handed on as soft targets, of which no class must be present."""
-        classes, codes = np.unique(y, return_inverse=True)
-        return super().fit(X, np.eye(len(classes))[codes], sample_weight=sample_weight)
+    def _random_start(self, labels, candidates, rng):
+        return super()._random_start(None, candidates, rng)
 
 
 def bilevel(score="linear"):
