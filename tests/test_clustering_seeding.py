@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from handful.clustering import seeding
-from handful.clustering.distances import nearest_centers, quantization_error
+from handful.clustering.distances import nearest_centers, probable_centers, quantization_error
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,6 +150,25 @@ def test_nearest_centres_are_exact_far_from_the_origin_and_among_near_ties(seed,
     D = distances(X, centers.astype(float))
     np.testing.assert_array_equal(labels, D.argmin(axis=1))
     np.testing.assert_allclose(sq_dist, D.min(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("C", [7, 500])
+def test_probable_centres_are_the_nearest_but_for_near_ties(rng, C):
+    X = rng.normal(size=(3000, 10)).astype(np.float32)
+    labels, n_distances = probable_centers(X, X[:C])
+    D = distances(X, X[:C])
+    assert n_distances == 3000 * C
+    assert (D[np.arange(3000), labels] <= D.min(axis=1) * 1.001 + 1e-4).all()
+
+
+def test_the_inverted_file_looks_at_few_centres_and_finds_near_ones(rng):
+    means = rng.normal(size=(100, 16)) * 5
+    X = (means[rng.integers(100, size=8000)] + rng.normal(size=(8000, 16))).astype(np.float32)
+    centers = X[:4000]
+    labels, n_distances = probable_centers(X, centers)
+    _, sq_dist = nearest_centers(X, centers)
+    assert n_distances < 8000 * 4000 / 4
+    assert ((X - centers[labels]) ** 2).sum() < 1.1 * sq_dist.sum()
 
 
 def test_quantization_error_counts_weights_and_survives_a_far_row(rng):

@@ -6,9 +6,10 @@ import numba
 import numpy as np
 import pytest
 from handful.clustering.distances import quantization_error
+from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
 from handful.clustering.vcgmm import VCGMM
-from handful.clustering.vcgmm_kernels import Threads
+from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -138,20 +139,21 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
 # What must hold whatever the data
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([np.float32, np.float64]),
     st.sampled_from(["shared", "isotropic"]),
     st.sampled_from(["afkmc2", "greedy", "k-means++"]),
     st.sampled_from([0, 2]),
-    st.sampled_from([None, "empty"]),
+    st.sampled_from([None, "empty", "split"]),
+    st.sampled_from(["soft", "hard"]),
 )
-def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves):
+def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves, assignment):
     rng = np.random.default_rng(seed)
     C = int(rng.integers(1, 40))
     X = blobs(rng, n=int(rng.integers(C, 400)), d=int(rng.integers(1, 20)), k=int(rng.integers(1, 60)), dtype=dtype)
-    options = dict(covariance=covariance, init=init, n_random=n_random, moves=moves, max_iter=30)
+    options = dict(covariance=covariance, init=init, n_random=n_random, moves=moves, max_iter=30, assignment=assignment)
     model = quietly(VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL), X, sample_weight=rng.random(len(X)))
     bounds = np.array(model.lower_bounds_)
     slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
@@ -223,7 +225,14 @@ def test_float32_is_as_good_as_float64(rng):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, dict(covariance="isotropic", n_random=1, coreset_size=1000, init="afkmc2")], ids=["plain", "all"]
+    "options",
+    [
+        {},
+        dict(covariance="isotropic", n_random=1, coreset_size=1000, init="afkmc2"),
+        dict(n_clusters=40, moves="split", grow=True),
+        dict(n_clusters=40, moves="split", assignment="hard"),
+    ],
+    ids=["plain", "all", "grown", "hard"],
 )
 def test_one_and_two_threads_agree_bitwise(rng, options):
     X = rng.normal(size=(3000, 5)).astype(np.float32)
@@ -232,7 +241,9 @@ def test_one_and_two_threads_agree_bitwise(rng, options):
     try:
         for n_threads in (1, min(2, numba.config.NUMBA_NUM_THREADS), 1):
             numba.set_num_threads(n_threads)
-            results.append(quietly(VCGMM(150, random_state=0, max_iter=20, **options, **FULL), X))
+            results.append(
+                quietly(VCGMM(**{"n_clusters": 150, "random_state": 0, "max_iter": 20, **FULL, **options}), X)
+            )
     finally:
         numba.set_num_threads(before)
     for other in results[1:]:
@@ -292,6 +303,114 @@ def test_empty_clusters_move_or_are_reported(rng):
     assert moved.lower_bound_ > stays.lower_bound_
 
 
+# Moves, phases, hard assignments
+
+
+def log_joints(X, model):
+    D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
+    volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
+    return -np.log(len(model.cluster_centers_)) - volume - D / (2 * model.variance_)
+
+
+@pytest.mark.parametrize("assignment", ["soft", "hard"])
+def test_losses_are_what_the_bound_loses_without_the_cluster(rng, assignment):
+    X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
+    model = quietly(VCGMM(8, n_neighbors=8, max_iter=3, **FULL), X, sample_weight=u)
+    joints = log_joints(X, model)
+    order = np.argsort(-joints, axis=1)
+    K = order.astype(np.int32)
+    D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
+    best, whole = np.take_along_axis(D, order, axis=1), logsumexp(joints, axis=1)
+    share = np.exp(np.take_along_axis(joints, order, axis=1) - whole[:, None])
+    values = np.zeros(8), np.full(8, 0.5 / model.variance_)
+    hard = assignment == "hard"
+    ours = removal_losses(u, *values, K, best, share, hard, 8)
+    bound = (lambda j: j.max(axis=1)) if hard else (lambda j: logsumexp(j, axis=1))
+    expected = [u @ (bound(joints) - bound(np.delete(joints, c, axis=1))) for c in range(8)]
+    # Shares below a thousandth are left out, which loses less than that of a nat a point
+    np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=0 if hard else 2e-3 * u.sum())
+
+
+@pytest.mark.parametrize("assignment", ["soft", "hard"])
+def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
+    X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
+    model = quietly(VCGMM(5, n_neighbors=5, max_iter=5, **FULL), X, sample_weight=u)
+    joints = log_joints(X, model)
+    hard = assignment == "hard"
+    share = np.exp(joints - logsumexp(joints, axis=1, keepdims=True))
+    if hard:
+        share = np.eye(5)[joints.argmax(axis=1)]
+    K = np.tile(np.arange(5, dtype=np.int32), (300, 1))
+    entries, edges = group_by_cluster(K, share, 5, False)
+    D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
+    gain, halves = np.zeros(5), np.empty((5, 2, 6))
+    rate = np.full(5, 0.5 / model.variance_)
+    rows = X, u, rate, share, D, entries, edges, model.cluster_centers_
+    split_gains(0, 5, *rows, np.uint64(7), hard, 0.0, gain, halves)
+    for c in range(5):
+        to_halves = ((X[:, None] - halves[c]) ** 2).sum(axis=2)
+        volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
+        new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * rate[0]]
+        if hard:  # the points of the cluster stay with its halves
+            mine = share[:, c] > 0
+            change = (new[:, -2:].max(axis=1) - joints[:, c])[mine]
+            assert gain[c] == pytest.approx(u[mine] @ change, rel=1e-9)
+        else:
+            change = logsumexp(new, axis=1) - logsumexp(joints, axis=1)
+            assert gain[c] == pytest.approx(u @ change, rel=1e-6, abs=1e-6)
+    assert gain.max() > 0
+
+
+def test_clusters_in_use_are_left_where_others_take_their_points():
+    # cluster 0 is the cheapest to remove, 1 takes its point: 1 can neither go nor be cut; 3 is cut
+    K = np.array([[0, 1], [1, 0], [2, 1], [3, 2]], np.int32)
+    firsts, edges = group_by_cluster(K, np.ones((4, 2)), 4, True)
+    pairs = choose_moves(np.array([0.1, 0.2, 0.3, 9.0]), np.array([0.0, 9.0, 0.0, 5.0]), K, firsts, edges)
+    np.testing.assert_array_equal(pairs, [[0, 3]])
+    assert not len(choose_moves(np.full(4, 6.0), np.array([0.0, 0.0, 0.0, 5.0]), K, firsts, edges))
+
+
+def test_split_moves_leave_a_bad_optimum(rng):
+    means = np.arange(12)[:, None] * [30.0, 0.0]
+    X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
+    options = dict(init=X[:12], start="nearest", assignment="hard", random_state=0)  # all in one blob
+    stuck, free = quietly(VCGMM(12, **options), X), quietly(VCGMM(12, moves="split", **options), X)
+    assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
+    assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
+    assert free.n_moves_ >= 6
+
+
+@pytest.mark.parametrize("covariance", ["shared", "isotropic"])
+def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
+    X = blobs(rng, n=4000, k=60)
+    options = dict(covariance=covariance, init="afkmc2", start="nearest", random_state=0)
+    plain, moved = quietly(VCGMM(50, **options), X), quietly(VCGMM(50, moves="split", **options), X)
+    assert moved.n_moves_ > 0
+    assert moved.lower_bound_ > plain.lower_bound_ + 0.01 * X.size
+    assert quantization_error(X, moved.cluster_centers_) < 0.95 * quantization_error(X, plain.cluster_centers_)
+
+
+def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
+    X = blobs(rng, n=20_000, k=40)
+    whole, grown = (
+        VCGMM(40, moves="split", grow=g, compute_labels=False, random_state=0).fit(X) for g in (False, True)
+    )
+    errors = [quantization_error(X, model.cluster_centers_) for model in (whole, grown)]
+    assert errors[1] < 1.02 * errors[0]
+    assert grown.n_distances_ < whole.n_distances_ / 2
+    assert grown.lower_bound_ == pytest.approx(grown.score_samples(X).sum(), rel=0.01)
+
+
+def test_hard_assignments_are_lloyds_iterations(rng):
+    X, C = blobs(rng, n=600, k=10), 3
+    model = quietly(VCGMM(C, init=X[:C], assignment="hard", n_neighbors=3, moves=None, max_iter=8, **FULL), X)
+    centers = X[:C].copy()
+    for _ in range(8):
+        labels = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        centers = np.array([X[labels == c].mean(axis=0) for c in range(C)])
+    np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-9)
+
+
 # scikit-learn's checks, odd and bad input
 
 EXPECTED = {
@@ -301,7 +420,11 @@ EXPECTED = {
 
 
 @parametrize_with_checks(
-    [VCGMM(3), VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic")],
+    [
+        VCGMM(3),
+        VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic"),
+        VCGMM(3, moves="split", grow=True, assignment="hard"),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_scikit_learn_checks(estimator, check):
@@ -359,6 +482,8 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(init=np.ones((2, 2))), r"init must be finite, of shape \(3, 4\)"),
         (dict(start="here"), "start"),
         (dict(moves="all"), "moves"),
+        (dict(grow=2), "grow"),
+        (dict(assignment="half"), "assignment"),
         (dict(covariance="full"), "covariance"),
         (dict(stopping="never"), "stopping"),
     ],

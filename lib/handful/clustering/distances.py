@@ -6,6 +6,8 @@ from numba import njit
 from handful.coreset import check_sample_weight
 
 BLOCK_ENTRIES = 1 << 19  # of a block's matrix of products: it should stay in the cache
+MANY = 2048  # centres, above which an inverted file pays
+LIST_FACTOR = 4  # centres that a cell looks through, over its share of them
 GROUP = 64  # centres whose smallest product is found before any is looked at
 
 
@@ -112,3 +114,69 @@ def quantization_error(X, centers, sample_weight=None):
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     return float(check_sample_weight(sample_weight, len(X)) @ nearest_centers(X, centers)[1])
+
+
+def probable_centers(X, centers):
+    """The nearest centre of each row but for rounding and, where there are many, for what an inverted file misses.
+
+    Where there are more than 2,048 centres: about sqrt(C) cells, found by k-means on the centres; each row looks
+    through the centres around its cell only, so that it takes about 5 sqrt(C) distances in place of C.
+
+    Parameters
+    ----------
+    X : array, shape (n, d), about the origin, so that products of matrices do not cancel
+    centers : array, shape (C, d)
+
+    Returns
+    -------
+    labels : int array, shape (n,)
+    n_distances : int, distances that were computed
+    """
+    n, C = len(X), len(centers)
+    if C <= MANY:
+        return _nearest_by_products(X, centers), n * C
+    coarse = np.array(centers[:: int(np.sqrt(C))])
+    for _ in range(3):
+        cell = _nearest_by_products(centers, coarse)
+        for j in np.unique(cell):
+            coarse[j] = centers[cell == j].mean(axis=0)
+    width = min(C, LIST_FACTOR * C // len(coarse))
+    lists = np.argpartition(sq_norms(centers) / 2 - coarse @ centers.T, width - 1, axis=1)[:, :width]
+    cell = _nearest_by_products(X, coarse)
+    order = np.argsort(cell, kind="stable")
+    edges = np.searchsorted(cell[order], np.arange(len(coarse) + 1))
+    labels = np.empty(n, np.int32)
+    for j, mine in enumerate(lists):
+        rows = order[edges[j] : edges[j + 1]]
+        if len(rows):
+            labels[rows] = mine[_nearest_by_products(X[rows], centers[mine])]
+    return labels, n * (len(coarse) + width) + C * len(coarse)
+
+
+def _nearest_by_products(X, centers):
+    # Half the squared distances as one product: rows with 1 and half their square, centres with half theirs and 1.
+    (n, d), C, dtype = X.shape, len(centers), np.float32
+    right = np.empty((d + 2, C), dtype)
+    right[:d], right[d], right[d + 1] = -centers.T, sq_norms(centers) / 2, 1
+    labels = np.empty(n, np.int32)
+    step = max(1, BLOCK_ENTRIES // C)
+    left = np.empty((min(step, n), d + 2), dtype)
+    mask = np.int32(-(1 << int(C - 1).bit_length()))
+    for start in range(0, n, step):
+        rows = X[start : start + step]
+        block = left[: len(rows)]
+        block[:, :d], block[:, d], block[:, d + 1] = rows, 1, sq_norms(rows) / 2
+        _arg_smallest((block @ right).view(np.int32), mask, labels[start : start + step])
+    return labels
+
+
+@njit(cache=True, nogil=True)
+def _arg_smallest(bits, mask, labels):
+    # The order of floats that are not negative is that of their bits; the last bits make room for the index, so that
+    # one vectorised minimum finds both.
+    for i in range(bits.shape[0]):
+        row = bits[i]
+        best = np.int32(2147483647)
+        for c in range(row.size):
+            best = min(best, (row[c] & mask) | np.int32(c))
+        labels[i] = best & ~mask

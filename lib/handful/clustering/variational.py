@@ -4,10 +4,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from handful.clustering import moves as moving
 from handful.clustering import vcgmm_kernels as kernels
 
 REORDER_AFTER = (2, 6)  # iterations: rows beside the rows of their cluster find its centre in the cache
 FLOOR_SHARE = 1e-3  # of the shared variance: a cluster of its own variance cannot shrink onto a point
+MAX_ROUNDS = 10  # of moves
+SETTLED = 1e-3  # nats a point and dimension: moves begin when an iteration raises the bound by less
+ATTEMPTS = 3  # at a round, each with a quarter of the moves of the one before
 N_SHARED = 2  # first iterations of the isotropic model, as the authors' code does it
 
 
@@ -31,14 +35,20 @@ class Mixture:
     def copy(self):
         return Mixture(*(a.copy() for a in (self.centers, self.variance, self.log_prior, self.neighbours)))
 
+    def restore(self, other):
+        """Take the values of `other`, a mixture of the same shape."""
+        for name in ("centers", "variance", "log_prior", "neighbours"):
+            getattr(self, name)[:] = getattr(other, name)
+
 
 @dataclass
 class Trace:
-    """What an optimisation did: bounds after each E-step, iterations, distances, points of each cluster."""
+    """What an optimisation did: bounds after each E-step, iterations, distances, moves, weight of each cluster."""
 
     bounds: list = field(default_factory=list)
     n_iter: int = 0
     n_distances: int = 0
+    n_moves: int = 0
     converged: bool = False
     mass: np.ndarray | None = None
 
@@ -97,9 +107,11 @@ class VariationalEM:
     key : int, for the random clusters
     threads : kernels.Threads
     floor : float, the least variance
+    hard : bool, give each point to its best cluster alone
+    n_steps : int, M-steps that came before on other rows
     """
 
-    def __init__(self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor):
+    def __init__(self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor, hard=False, n_steps=0):
         self.Y, self.weights, self.K = Y, weights, K
         self.n_features, self.n_random, self.shared = n_features, n_random, shared
         self.key, self.threads, self.floor = np.uint64(key), threads, floor
@@ -110,9 +122,9 @@ class VariationalEM:
         self.share, self.log_sum = np.empty((n, n_kept)), np.empty(n)
         self.n_found = np.zeros(n, np.int32)
         self.found = self.found_value = None
-        self.n_steps = 0
+        self.hard, self.n_steps = hard, n_steps
 
-    def run(self, mixture, *, tol, max_iter, relative_to=None, relocate=True, trace=None, progress=None):
+    def run(self, mixture, *, tol, max_iter, relative_to=None, moves="empty", trace=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
@@ -121,7 +133,8 @@ class VariationalEM:
         tol : float; the least change of the bound a point and dimension or, with `relative_to`, relative to the bound
         max_iter : int, M-steps at most
         relative_to : float or None, what the bound counts from in the units of the data
-        relocate : bool, move clusters without weight to the worst-fitted points
+        moves : "empty" moves clusters without weight to the worst-fitted points, "split" whatever clusters are of less
+            use than the halves of others, once the bound has settled; None leaves them
         trace : Trace to go on with, or None
         progress : called after every E-step, or None
 
@@ -131,25 +144,64 @@ class VariationalEM:
         """
         trace = trace or Trace()
         trace.converged = False
-        previous = None
+        previous, rounds = None, MAX_ROUNDS if moves == "split" else 0
+        per_point = self.total * self.n_features
         for n_iter in range(max_iter + 1):
             bound = self._e_step(mixture, trace)
             trace.bounds.append(bound)
             if progress:
                 progress(bound)
             if previous is not None:
-                unit = self.total * self.n_features if relative_to is None else abs(previous - relative_to)
+                unit = per_point if relative_to is None else abs(previous - relative_to)
                 trace.converged = abs(bound - previous) <= tol * unit
+                if rounds and (trace.converged or abs(bound - previous) <= SETTLED * per_point):
+                    bound, n_moves = self._split(mixture, trace, bound)
+                    rounds = rounds - 1 if bound - trace.bounds[-1] > tol * unit else 0
+                    trace.bounds.append(bound)
+                    trace.n_moves += n_moves
+                    trace.converged &= n_moves == 0
             if trace.converged or n_iter == max_iter:
                 break
             previous = bound
-            self._m_step(mixture, trace, relocate)
+            self._m_step(mixture, trace, moves is not None)
             trace.n_iter += 1
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
                 self._reorder()
         trace.mass = self.masses(len(mixture.centers))
         return trace
+
+    def _split(self, mixture, trace, bound):
+        # A round of moves, taken back where the bound does not rise; returns the bound and how many clusters moved.
+        n_clusters = len(mixture.centers)
+        offset, rate, _ = self._values(mixture)
+        loss = moving.removal_losses(self.weights, offset, rate, self.K, self.best, self.share, self.hard, n_clusters)
+        entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
+        gain, halves = np.zeros(n_clusters), np.empty((n_clusters, 2, self.Y.shape[1]), self.Y.dtype)
+        price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
+        arrays = self.Y, self.weights, rate, self.share, self.best, entries, edges, mixture.centers
+        self.threads.run(moving.split_gains, n_clusters, *arrays, self.key, self.hard, price, gain, halves)
+        self.key += np.uint64(2 * n_clusters)
+        pairs = moving.choose_moves(loss, gain, self.K, *kernels.group_by_cluster(self.K, self.share, n_clusters, True))
+        before, K = mixture.copy(), self.K.copy()
+        for _ in range(ATTEMPTS):
+            if not len(pairs):
+                return bound, 0
+            removed, cut = pairs.T
+            mixture.centers[cut], mixture.centers[removed] = halves[cut, 0], halves[cut, 1]
+            mixture.variance[removed] = mixture.variance[cut]
+            mixture.log_prior[cut] -= price
+            mixture.log_prior[removed] = mixture.log_prior[cut]
+            moving.tell_points(self.Y, self.K, mixture.centers, entries, edges, pairs)
+            for c, s in pairs:
+                self._introduce(mixture.neighbours, c, s)
+            moved = self._e_step(mixture, trace)
+            if moved > bound:
+                return moved, len(pairs)
+            mixture.restore(before)
+            self.K[:] = K
+            pairs = pairs[: len(pairs) // 4]  # the surest ones
+        return self._e_step(mixture, trace), 0
 
     def _e_step(self, mixture, trace):
         n, n_kept = self.K.shape
@@ -183,7 +235,9 @@ class VariationalEM:
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
             mixture.variance[:] = max(nearest, self.floor)
             offset, rate, constant = self._values(mixture)
-        self.threads.run(kernels.responsibilities, n, offset, rate, self.K, self.best, self.share, self.log_sum)
+        self.threads.run(
+            kernels.responsibilities, n, offset, rate, self.K, self.best, self.hard, self.share, self.log_sum
+        )
         return float((self.weights * self.log_sum).sum() - self.total * constant)
 
     def _values(self, mixture):

@@ -11,14 +11,16 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.clustering.distances import nearest_centers, sq_norms
+from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
-from handful.clustering.variational import Mixture, VariationalEM, padded, random_neighbours, random_sets
+from handful.clustering.variational import SETTLED, Mixture, VariationalEM, padded, random_neighbours, random_sets
 from handful.clustering.vcgmm_kernels import Threads
 from handful.coreset import as_generator, check_magnitude, check_sample_weight, check_size
 from handful.sensitivity.lightweight import lightweight_coreset
 
 INITS = ("afkmc2", "greedy", "k-means++")
+FIRST_ROWS, GROWTH = 16, 4  # a cluster in the first phase; each further phase has so many times the rows
+HARD_KEPT = 3  # clusters kept a point where only the best of them counts
 N_SHIFT = 4096  # rows whose median becomes the origin
 SCORE_ENTRIES = 1 << 22  # of the distances held at a time
 
@@ -40,7 +42,13 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     chain_length : int, m, of AFK-MC2
     start : "random" lets each point begin at random clusters, as the paper does: a large first variance, so a kind of
         annealing, which forgets good seeds; "nearest" at its nearest seed; "auto" the former for "afkmc2" alone
-    moves : "empty" moves clusters that have lost all points to where the fit is worst; None leaves them, as the paper
+    moves : "split" moves, whenever the bound has settled, clusters that the bound hardly misses to where cutting
+        another in two raises it most, as far as it rises on balance; "empty" moves clusters that have lost all points
+        to where the fit is worst; None leaves them, as the paper
+    grow : bool, begin with a lightweight coreset of 16 rows a cluster and go on with four times as many, until all
+        (or all of the coreset) take part: most iterations then are on few rows
+    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone: the objective of
+        k-means, for a small quantisation error where clusters overlap
     covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
     tol : float, of the stopping rule
     stopping : "per point" ends when the bound changes by less than `tol` nats a point and dimension, whatever the
@@ -57,8 +65,9 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     variance_ : float, or with "isotropic" float64 array of shape (C,)
     weights_ : float64 array, shape (C,), priors
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
-    lower_bounds_ : list of float, after each E-step; never decreasing
-    n_iter_ : int, M-steps
+    lower_bounds_ : list of float, after each E-step, with `grow` of the last phase; never decreasing
+    n_moves_ : int, clusters moved by "split", in the last phase
+    n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
     n_empty_ : int, clusters left without any weight
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
@@ -85,6 +94,8 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         start="auto",
         moves="empty",
         covariance="shared",
+        grow=False,
+        assignment="soft",
         tol=1e-4,
         stopping="per point",
         max_iter=300,
@@ -102,6 +113,8 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.start = start
         self.moves = moves
         self.covariance = covariance
+        self.grow = grow
+        self.assignment = assignment
         self.tol = tol
         self.stopping = stopping
         self.max_iter = max_iter
@@ -134,40 +147,77 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         rng = as_generator(self.random_state)
         rows, counts, n_distances = self._coreset(X, weights if sample_weight is not None else None, rng)
         self._set_frame(rows)
-        Y = padded(self._to_frame(rows))
         # The weights' unit drops out of everything but the bound.
         unit = counts.max()
-        mixture, first, n_seeding = self._begin(rows, Y, counts / unit, rng)
-        width = mixture.neighbours.shape[1]
-        K = random_sets(len(Y), self.n_clusters, width, rng, first=first)
-        with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
-            em = VariationalEM(
-                Y,
-                counts / unit,
-                X.shape[1],
-                K,
-                n_random=self.n_random,
-                shared=self.covariance == "shared",
-                key=rng.integers(2**63),
-                threads=threads,
-                floor=self._variance_floor(Y),
-            )
-            in_units_of_X = em.total * X.shape[1] * np.log(self._unit)
-            trace = em.run(
-                mixture,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                relative_to=in_units_of_X if self.stopping == "paper" else None,
-                relocate=self.moves == "empty",
-                progress=lambda bound: bar.update(),
-            )
-        self.n_distances_ = n_distances + n_seeding + trace.n_distances
+        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng)
+        self.n_distances_ = n_distances + n_fitting
+        in_units_of_X = (counts / unit).sum() * X.shape[1] * np.log(self._unit)
         self._keep(mixture, trace, unit, in_units_of_X)
         if self.compute_labels:
             self.labels_ = nearest_centers(X, self.cluster_centers_)[0]
         elif hasattr(self, "labels_"):
             del self.labels_
         return self
+
+    def _optimise(self, rows, weights, rng):
+        # The mixture, the trace of the last phase with all iterations counted, and all distances computed.
+        Y = padded(self._to_frame(rows))
+        floor, mixture, n_distances, n_iter, n_steps = self._variance_floor(Y), None, 0, 0, 0
+        with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
+            for size in self._sizes(len(Y)):
+                last = size == len(Y)
+                mine, u = Y, weights
+                if not last:
+                    chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
+                    mine = Y[chosen]
+                if mixture is None:
+                    mixture, first, n_starting = self._begin(mine, u, rng)
+                    K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng, first=first)
+                else:
+                    first, n_starting = probable_centers(mine, mixture.centers)
+                    order = np.argsort(first, kind="stable")
+                    mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
+                if self.assignment == "hard":
+                    K = np.ascontiguousarray(K[:, :HARD_KEPT])
+                em = VariationalEM(
+                    mine,
+                    u,
+                    rows.shape[1],
+                    K,
+                    n_random=self.n_random,
+                    shared=self.covariance == "shared",
+                    hard=self.assignment == "hard",
+                    key=rng.integers(2**63),
+                    threads=threads,
+                    floor=floor,
+                    n_steps=n_steps,
+                )
+                paper = self.stopping == "paper" and last
+                trace = em.run(
+                    mixture,
+                    tol=self.tol if last else max(self.tol, SETTLED),
+                    max_iter=self.max_iter,
+                    relative_to=em.total * rows.shape[1] * np.log(self._unit) if paper else None,
+                    moves=self.moves,
+                    progress=lambda bound: bar.update(),
+                )
+                floor, n_steps = em.floor, em.n_steps
+                n_distances += n_starting + trace.n_distances
+                n_iter += trace.n_iter
+        trace.n_iter = n_iter
+        return mixture, trace, n_distances
+
+    def _sizes(self, n):
+        # Rows of each phase.
+        sizes = [n]
+        if self.grow and not (self.warm_start and hasattr(self, "cluster_centers_")):
+            size = FIRST_ROWS * self.n_clusters
+            sizes = []
+            while size * GROWTH <= 1.5 * n:
+                sizes.append(size)
+                size *= GROWTH
+            sizes.append(n)
+        return sizes
 
     def _coreset(self, X, weights, rng):
         # Rows and their weights, none of them zero, and the distances that finding them took.
@@ -193,7 +243,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         eps = float(np.finfo(Y.dtype).eps)
         return max(eps**1.5 * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
 
-    def _begin(self, rows, Y, counts, rng):
+    def _begin(self, Y, counts, rng):
         # The first mixture, each row's first cluster (or None), and the distances that finding them took.
         C, width = self.n_clusters, min(self.n_neighbors, self.n_clusters)
         variance, log_prior = np.zeros(C), np.full(C, -np.log(C))
@@ -213,9 +263,9 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
             from_nearest = self.start != "random"
         elif not isinstance(self.init, str):
-            given = np.asarray(self.init, dtype=rows.dtype)
-            if given.shape != (C, rows.shape[1]) or not np.isfinite(given).all():
-                raise ValueError(f"init must be finite, of shape {(C, rows.shape[1])}, got shape {given.shape}.")
+            given, d = np.asarray(self.init, dtype=Y.dtype), self.n_features_in_
+            if given.shape != (C, d) or not np.isfinite(given).all():
+                raise ValueError(f"init must be finite, of shape {(C, d)}, got shape {given.shape}.")
             centers = padded(self._to_frame(given))
             from_nearest = self.start != "random"
         elif self.init == "afkmc2":
@@ -227,8 +277,8 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             centers = Y[seeds]
             first = labels if self.start != "random" else None
         if from_nearest and first is None:
-            first = nearest_centers(Y, centers)[0]
-            n_distances += len(Y) * C
+            first, n_starting = probable_centers(Y, centers)
+            n_distances += n_starting
         if neighbours is None:
             neighbours = random_neighbours(C, width, rng)
         return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
@@ -245,6 +295,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.neighbors_ = mixture.neighbours
         self.lower_bounds_ = [unit * (bound - in_units_of_X) for bound in trace.bounds]
         self.lower_bound_ = self.lower_bounds_[-1]
+        self.n_moves_ = trace.n_moves
         self.n_iter_, self.converged_ = trace.n_iter, trace.converged
         self.n_empty_ = int(np.count_nonzero(trace.mass == 0))
         if not trace.converged:
@@ -317,8 +368,10 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             raise ValueError(f"tol must be a finite number of at least 0, got {self.tol!r}.")
         choices = {
             "start": ("auto", "random", "nearest"),
-            "moves": (None, "empty"),
+            "moves": (None, "empty", "split"),
             "covariance": ("shared", "isotropic"),
+            "grow": (False, True),
+            "assignment": ("soft", "hard"),
             "stopping": ("per point", "paper"),
         }
         if isinstance(self.init, str):

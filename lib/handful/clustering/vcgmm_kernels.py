@@ -26,6 +26,12 @@ def _mix(x):
     return x ^ (x >> np.uint64(31))
 
 
+@njit(cache=True, nogil=True)
+def uniform(key):
+    """A number in [0, 1) for each uint64 `key`."""
+    return np.float64(_mix(key) >> np.uint64(11)) / 9007199254740992.0
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def four_distances(y, a, b, c, d):
     """Squared distances from `y` to four centres; the row stays in registers."""
@@ -110,8 +116,11 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
 
 
 @njit(cache=True, nogil=True)
-def responsibilities(start, stop, offset, rate, K, best, share, log_sum):
-    """Truncated posteriors (eq. 3) into `share`, shape (n, C'), and each point's part of the bound into `log_sum`."""
+def responsibilities(start, stop, offset, rate, K, best, hard, share, log_sum):
+    """Truncated posteriors (eq. 3) into `share`, shape (n, C'), and each point's part of the bound into `log_sum`.
+
+    With `hard` all of a point goes to its best cluster, the posterior truncated to one.
+    """
     n_kept = K.shape[1]
     for i in range(start, stop):
         lowest = np.inf
@@ -120,6 +129,11 @@ def responsibilities(start, stop, offset, rate, K, best, share, log_sum):
             v = np.float64(offset[c]) + np.float64(rate[c]) * np.float64(best[i, k])
             share[i, k] = v
             lowest = min(lowest, v)
+        if hard:
+            share[i] = 0.0
+            share[i, 0] = 1.0
+            log_sum[i] = -lowest
+            continue
         total = 0.0
         for k in range(n_kept):
             drop = share[i, k] - lowest
