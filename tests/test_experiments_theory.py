@@ -31,6 +31,13 @@ class Poisson(Problem):
         return (X.T * (weights * np.exp(X @ theta))) @ X + 0.01 * np.eye(X.shape[1])
 
 
+def test_a_solution_at_the_starting_point_is_recognised():
+    # all rows at their mean: the gradient at zero is rounding, of which no share can be reached
+    X, y = np.random.default_rng(0).normal(size=(4, 3)), np.ones(4)
+    theta = Poisson().solve(X, y, np.full(4, 0.25), start=np.full(3, 1e-17))
+    assert np.abs(theta).max() < 1e-12
+
+
 # Proposition 1 -------------------------------------------------------------------------------------------------------
 
 
