@@ -29,7 +29,7 @@ def implicit_scores(problem, X, y, weights):
     return gradients @ np.linalg.solve(problem.hessian(theta, X, y, weights), gradients.sum(axis=0))
 
 
-def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-5):
+def influence_by_refit(problem, X, y, weights, rows, *, eps=1e-6):
     """What a little more weight on a row does to the outer loss, by training again: ``dG/d eps``.
 
     Central differences of ``sum_i l_i(theta*(eps))``, theta* trained with ``eps`` added to the weight of row k. A large
