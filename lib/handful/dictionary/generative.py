@@ -76,7 +76,7 @@ def train_vae(X, *, latent=20, hidden=400, epochs=20, batch_size=128, learning_r
 class Generative(Recovery):
     """Signals that a generator makes from codes: ``R(y)`` is 0 where ``y = G(z)``, else infinite (Section 4.5).
 
-    Minimises ``|A (x - G(z))|^2 + penalty |z|^2`` over codes z, from 0 and where the last call ended, by damped
+    Minimises ``|A (x - G(z))|^2 + penalty |z|^2`` over codes z, from 0 or where the last call ended, by damped
     Gauss-Newton steps (Levenberg and Marquardt), each signal with a damping of its own. Scores take the Gauss-Newton
     Hessian; the curvature of each signal is its own.
 
@@ -101,17 +101,15 @@ class Generative(Recovery):
         check_positive(self.penalty, "penalty", self, "few measurements leave a code undetermined")
         check_positive(self.tol, "tol", self, "the search for codes ends when it is reached")
 
+    @torch.no_grad()
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and codes, a tensor of shape (n, p); see `Recovery`."""
         A, measured = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured))
-        zero = torch.zeros((len(measured), self._latent()), dtype=A.dtype)
-        codes, objective = self._descend(A, measured, zero)
-        if state is not None:
-            others, theirs = self._descend(A, measured, state)
-            better = theirs < objective
-            codes[better] = others[better]
+        start = torch.zeros((len(measured), self._latent()), dtype=A.dtype) if state is None else state
+        codes = self._descend(A, measured, start)
         return self.generator(codes).numpy(), codes
 
+    @torch.no_grad()
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
         A, atoms, errors = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, atoms, errors))
@@ -120,9 +118,10 @@ class Generative(Recovery):
         roots, _ = self._factor(A, jacobian)
         for J, root, e in zip(jacobian, roots, errors):
             half = torch.linalg.solve_triangular(root, J.T, upper=False)  # B^-1 is half^T half: (p, d)
-            pull, towards = atoms @ e, half @ atoms.T
-            slope = 2 * pull * (towards.T @ (half @ e))
+            pull = atoms @ e
+            slope = 2 * pull * (atoms @ (half.T @ (half @ e)))
             if quadratic:
+                towards = half @ atoms.T
                 leverage = 1 + towards.square().sum(0)
                 moved = (towards * ((half @ half.T) @ towards)).sum(0)
                 slope = slope / leverage - moved * (pull / leverage).square()
@@ -158,20 +157,22 @@ class Generative(Recovery):
 
     def _descend(self, A, measured, codes):
         codes = codes.clone()
-        signals, jacobian = self._linearised(codes)
-        objective = self._objective(A, measured, codes, signals)
+        objective = self._objective(A, measured, codes, self.generator(codes))
         damping = torch.full((len(codes),), float(self.penalty), dtype=codes.dtype)
+        going = torch.arange(len(codes))  # the signals whose codes still move
         for _ in range(self.max_steps):
-            root, seen = self._factor(A, jacobian, damping)
-            slope = (seen.mT @ (measured - signals @ A.T)[:, :, None])[:, :, 0] - self.penalty * codes
-            tried = codes + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
-            found = self._objective(A, measured, tried, self.generator(tried))
-            better = found < objective
-            fell = torch.where(better, (objective - found) / objective, 0).max() if len(codes) else 0
-            damping = torch.where(better, damping / 4, damping * 8)
-            codes = torch.where(better[:, None], tried, codes)
-            objective = torch.where(better, found, objective)
-            if fell <= self.tol and (better | (damping > 1e6)).all():
+            if not len(going):
                 break
-            signals, jacobian = self._linearised(codes)
-        return codes, objective
+            z, b = codes[going], measured[going]
+            signals, jacobian = self._linearised(z)
+            root, seen = self._factor(A, jacobian, damping[going])
+            slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.penalty * z
+            tried = z + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
+            before, found = objective[going], self._objective(A, b, tried, self.generator(tried))
+            better = found < before
+            codes[going] = torch.where(better[:, None], tried, z)
+            objective[going] = torch.where(better, found, before)
+            damping[going] = torch.where(better, damping[going] / 4, damping[going] * 8)
+            rests = torch.where(better, before - found <= self.tol * before, damping[going] > 1e6)
+            going = going[~rests]
+        return codes
