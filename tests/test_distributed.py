@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from handful.baselines import UniformCoreset
 from handful.coreset import Selector
+from handful.sensitivity import lightweight as local
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
 from handful.svm import LinearSVM
@@ -15,7 +16,7 @@ dask = pytest.importorskip("dask")
 db = pytest.importorskip("dask.bag")
 distributed = pytest.importorskip("dask.distributed", reason="dask comes with the extra handful[distributed]")
 
-from handful.distributed import merge_reduce, svm_coreset  # noqa: E402 (needs dask)
+from handful.distributed import LightweightCoreset, merge_reduce, svm_coreset  # noqa: E402 (needs dask)
 
 
 @pytest.fixture
@@ -139,6 +140,82 @@ def test_a_killed_worker_changes_nothing(data, tmp_path):
     assert done_before < 39  # 20 leaves and 19 merges: it was in the middle
     np.testing.assert_array_equal(coreset.indices, alone.indices_)
     np.testing.assert_array_equal(coreset.weights, alone.weights_)
+
+
+def assert_same_lightweight(ours, X, alone):
+    np.testing.assert_array_equal(ours.indices_, alone.indices_)
+    np.testing.assert_array_equal(ours.weights_, alone.weights_)
+    np.testing.assert_array_equal(ours.X_, X[alone.indices_])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("chunks", [(30_000, 3), (8_192, 2), (5_000, 3), ((1, 20_001, 9_998), 3)], ids=str)
+def test_lightweight_coreset_is_that_of_one_machine_whatever_the_chunks(chunks, dtype):
+    X = np.random.default_rng(0).normal(size=(30_000, 3)).astype(dtype) * [1, 5, 9]
+    X = (X + 100).astype(dtype)
+    alone = local.LightweightCoreset(400, random_state=3).fit(X)
+    ours = LightweightCoreset(400, random_state=3).fit(da.from_array(X, chunks=chunks))
+    assert_same_lightweight(ours, X, alone)
+    unknown = da.from_array(X, chunks=chunks).rechunk({1: -1})
+    unknown = unknown[unknown[:, 0] > -1e9]
+    assert_same_lightweight(LightweightCoreset(400, random_state=3).fit(unknown), X, alone)
+
+
+def test_chunks_without_draws_are_read_once(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20 * 4096, 2))
+    rows[4096:] *= 1e-6  # nearly all draws by distance fall into the first block, 2 more go by weight
+
+    def read(block_info=None):
+        start = block_info[None]["array-location"][0][0]
+        with open(tmp_path / str(start), "a") as seen:
+            seen.write("x")
+        return rows[start : start + 4096]
+
+    X = da.map_blocks(read, chunks=((4096,) * 20, (2,)), dtype=float)
+    LightweightCoreset(4, random_state=0).fit(X)
+    times = [len((tmp_path / str(b * 4096)).read_text()) for b in range(20)]
+    assert times[0] == 3  # the pivot's rows, the statistics, the draws
+    assert sum(t == 2 for t in times) >= 16
+
+
+def slowly(block, folder):
+    open(os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}"), "w").close()
+    time.sleep(0.15)
+    return block
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_worker_leaves_the_lightweight_coreset_as_it_is(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    X = np.random.default_rng(0).normal(size=(16 * 4096, 3))
+    alone = local.LightweightCoreset(500, random_state=1).fit(X)
+    lazy = da.from_array(X, chunks=(4096, 3)).map_blocks(slowly, folder=str(tmp_path), meta=np.empty((0, 0)))
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster), ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(LightweightCoreset(500, random_state=1).fit, lazy)
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 20 and time.monotonic() < deadline:  # past the pivot, in the statistics
+            time.sleep(0.02)
+        victim = int(next(tmp_path.iterdir()).name.split("-")[0])
+        assert victim != os.getpid()
+        assert not answer.done()
+        os.kill(victim, signal.SIGKILL)
+        ours = answer.result(120)
+    assert_same_lightweight(ours, X, alone)
+
+
+def test_bad_input_of_the_lightweight_coreset_is_named():
+    X = np.ones((50, 2))
+    with pytest.raises(ValueError, match="2-d dask array"):
+        LightweightCoreset(5).fit(X)
+    with pytest.raises(ValueError, match="rows and columns"):
+        LightweightCoreset(5).fit(da.from_array(X[:0]))
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        LightweightCoreset(0).fit(da.from_array(X))
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN, infinity"):
+        LightweightCoreset(5).fit(da.from_array(X))
 
 
 @pytest.mark.parametrize(

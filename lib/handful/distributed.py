@@ -1,4 +1,4 @@
-"""The same coresets over dask: merge and reduce, and Algorithm 1, on any scheduler (extra ``handful[distributed]``).
+"""The same coresets over dask: lightweight, merge and reduce, Algorithm 1 (extra ``handful[distributed]``).
 
 Every task is a pure function of its chunk and its place, random numbers included. So the answer depends on
 the data, the chunks and the seed only: not on the scheduler, the number of workers, or a worker that died and
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
-from handful.coreset import Coreset, as_generator, signed_labels
+from handful.coreset import Coreset, as_generator, check_size, signed_labels
+from handful.sensitivity import lightweight
 from handful.sensitivity.draws import multinomial_draw
 from handful.sensitivity.svm import SCORES, choose_clusters, sample_rows
 from handful.sensitivity.svm_partition import DenseRows, SparseRows
@@ -152,6 +154,108 @@ def svm_coreset(selector, X, y):
     ]
     node = concatenate(list(dask.compute(*drawn)))
     return DistributedCoreset(node.X, node.y, node.weights, node.ids)
+
+
+class LightweightCoreset(BaseEstimator):
+    """A lightweight coreset of a dask array: bitwise that of `handful.LightweightCoreset` on the whole array.
+
+    Each chunk gives the statistics of its blocks of 4,096 rows; the draws are split over the blocks by these, and only
+    chunks from which something is drawn are read again. The chunks do not change the result. Fit the clustering on
+    what comes back: ``VCGMM(k).fit(coreset.X_, sample_weight=coreset.weights_)``.
+
+    Parameters
+    ----------
+    size : int, number of draws, with repetition
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    X_ : array, shape (at most size, d), the rows
+    indices_ : int array, their places in the whole array, ascending
+    weights_ : float array; they add up to about n
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> X = da.random.default_rng(0).normal(size=(20_000, 3), chunks=(5_000, 3))
+    >>> coreset = LightweightCoreset(500, random_state=0).fit(X)
+    >>> coreset.X_.shape[1], bool(abs(coreset.weights_.sum() / 20_000 - 1) < 0.1)
+    (3, True)
+    """
+
+    def __init__(self, size=1000, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Draw the coreset.
+
+        Parameters
+        ----------
+        X : dask array, shape (n, d), of floats; chunks of unknown length are measured first
+        y : ignored
+
+        Raises
+        ------
+        ValueError
+            for anything but a matrix with rows and columns, NaN, infinity, and a bad size
+        """
+        import dask
+
+        check_size(self.size, self.size, self.size, repeats=True)
+        if not hasattr(X, "numblocks") or X.ndim != 2:
+            raise ValueError(f"X must be a 2-d dask array, got {type(X).__name__}; see dask.array.from_array.")
+        if np.isnan(X.shape[0]):
+            X = X.compute_chunk_sizes()
+        n, d = X.shape
+        if not n or not d:
+            raise ValueError(f"X must have rows and columns, got shape {X.shape}.")
+        # whole blocks in each chunk, so that a block's sums are added up in one order
+        n_rows = max(1, max(X.chunks[0]) // lightweight.BLOCK) * lightweight.BLOCK
+        X = X.rechunk({0: n_rows, 1: -1})
+        chunks, starts = X.to_delayed().ravel(), range(0, n, n_rows)
+        pivot = np.ascontiguousarray(X[lightweight.pivot_rows(n)].compute()).mean(axis=0, dtype=np.float64)
+        statistics = dask.compute(*[dask.delayed(_block_statistics)(c, pivot) for c in chunks])
+        rng = as_generator(self.random_state)
+        draws = lightweight.plan_draws(*map(np.concatenate, zip(*statistics)), pivot, self.size, rng)
+        chunk_of = draws.blocks * lightweight.BLOCK // n_rows
+        drawn = [
+            dask.delayed(_rows_of_blocks)(chunks[j], starts[j], draws.part(chunk_of == j)) for j in np.unique(chunk_of)
+        ]
+        rows, indices, weights = map(np.concatenate, zip(*dask.compute(*drawn)))
+        self.indices_, self.weights_ = lightweight.merge_draws(indices, weights)
+        self.X_ = rows[np.unique(indices, return_index=True)[1]]
+        self.n_features_in_ = d
+        return self
+
+    @property
+    def coreset_(self):
+        """The `Coreset`: indices and weights."""
+        return Coreset(self.indices_, self.weights_)
+
+
+def _block_statistics(X, pivot):
+    # Of a chunk's blocks: weight, sums and squares about the pivot.
+    X = np.ascontiguousarray(X)
+    n_blocks = -(-len(X) // lightweight.BLOCK)
+    out = np.zeros(n_blocks), np.zeros((n_blocks, len(pivot))), np.zeros(n_blocks)
+    lightweight.add_statistics(X, np.ones(len(X)), pivot, 0, *out)
+    if not np.isfinite(out[2]).all():
+        raise ValueError("a chunk of X contains NaN, infinity or entries whose squares overflow.")
+    return out
+
+
+def _rows_of_blocks(X, start, draws):
+    # What was drawn from a chunk that begins at row `start`: rows, places, weights.
+    indices, weights = [], []
+    for k, b in enumerate(draws.blocks):
+        first = b * lightweight.BLOCK - start
+        block = np.ascontiguousarray(X[first : first + lightweight.BLOCK])
+        picked, weight = draws.rows(k, block, np.ones(len(block)))
+        indices.append(first + picked)
+        weights.append(weight)
+    indices = np.concatenate(indices)
+    return np.asarray(X)[indices], start + indices, np.concatenate(weights)
 
 
 def _chunks(X, y):

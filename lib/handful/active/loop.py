@@ -17,8 +17,8 @@ class ActiveLoop:
 
     Parameters
     ----------
-    propose : function ``(labelled, labels, n) -> indices`` : trains on the points `labelled` (int array) with their
-        `labels`, and gives `n` points to label next, none of them in `labelled` or `skipped`
+    propose : function ``(labelled, labels, pool, n) -> indices`` : trains on the points `labelled` (int array) with
+        their `labels`, and gives `n` points of `pool` (int array, what has no answer yet) to label next
     n_pool : int, points that there are
     classes : list of the labels that may be given
     batch : int, points asked for at a time; the paper: 10
@@ -32,7 +32,7 @@ class ActiveLoop:
 
     Examples
     --------
-    >>> loop = ActiveLoop(lambda labelled, labels, n: np.setdiff1d(range(100), labelled)[:n], n_pool=100, classes="ab")
+    >>> loop = ActiveLoop(lambda labelled, labels, pool, n: pool[:n], n_pool=100, classes="ab")
     >>> loop.run(lambda i: "ab"[i % 2], n_rounds=3)
     >>> len(loop.labelled)
     30
@@ -70,17 +70,13 @@ class ActiveLoop:
     def next(self):
         """The points to label now: those still pending, else a new batch from `propose` (empty at the pool's end)."""
         if not self.pending:
-            left = self.n_pool - len(self.answers)
-            if left == 0:
+            pool = np.setdiff1d(np.arange(self.n_pool), list(self.answers))
+            if len(pool) == 0:
                 return []
-            n = min(self.batch, left)
-            chosen = [int(i) for i in self.propose(self.labelled, self.labels, n)]
-            wrong = [i for i in chosen if not 0 <= i < self.n_pool or i in self.answers]
-            if wrong or len(set(chosen)) < n or len(chosen) != n:
-                raise ValueError(
-                    f"propose must give {n} different points of 0..{self.n_pool - 1} that have no answer yet, got "
-                    f"{chosen}."
-                )
+            n = min(self.batch, len(pool))
+            chosen = [int(i) for i in self.propose(self.labelled, self.labels, pool, n)]
+            if not np.isin(chosen, pool).all() or len(set(chosen)) < n or len(chosen) != n:
+                raise ValueError(f"propose must give {n} different points of the pool it is given, got {chosen}.")
             self.pending = chosen
             self.rounds.append(list(chosen))
             self._save()

@@ -169,7 +169,7 @@ def run_active(data, method, seed, *, sizes, options, proxy=None, models=None):
         rows.append(dict(method=method, seed=seed, labels=len(labelled), accuracy=accuracy(model, data)))
         return model
 
-    def propose(labelled, labels, n):
+    def propose(labelled, labels, pool, n):
         model = measure(labelled, labels)
         start = time.perf_counter()
         chosen = acquire(method, n, data, model, labelled, labels, proxy=proxy, seed=seed)

@@ -147,8 +147,8 @@ class Variants:
         """200 exchanges of 1 % of the points, for each size by itself."""
         return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in sizes}
 
-    def _everything(self, weighted):
-        # a selection that holds all training rows, and their classes
+    def everything(self, weighted):
+        """A selection that holds all training rows; `weighted` if weights will be optimised."""
         data = self.data
         ones = np.ones(len(data))
         X, y, validation = data.X, data.y, None
@@ -162,16 +162,16 @@ class Variants:
 
     def eliminate(self):
         """One run of elimination, halted at every size."""
-        model, out = self._everything(False), {}
+        model, out = self.everything(False), {}
         for m in reversed(self.sizes):
             with tqdm(disable=True) as bar:
                 eliminate(model, m, batch=max(1, len(self.data) // 225), labels=self.data.y, bar=bar)
             out[m] = (np.array(model.indices), np.ones(m))
         return out
 
-    def regularised(self, max_steps=1000):
+    def regularised(self, max_steps=1000, watch=None):
         """One run of Algorithm 2, halted at every size."""
-        path = regularised_path(self._everything(True), self.sizes, max_steps=max_steps)
+        path = regularised_path(self.everything(True), self.sizes, max_steps=max_steps, watch=watch)
         return {m: (indices, weights) for m, indices, weights in path}
 
 

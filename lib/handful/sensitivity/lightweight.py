@@ -1,5 +1,7 @@
 """Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of any size."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numba import njit
 
@@ -91,6 +93,73 @@ def _draw_in_block(X, u, centre, mass_rate, scatter_rate, position):
     return rows, share
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Where the draws fall: all that the second pass needs beside the rows of the blocks.
+
+    Attributes
+    ----------
+    size : int, number of draws
+    centre : float64 array, shape (d,), the weighted mean
+    rates : (float, float), of weight and of squared distance in a row's probability
+    blocks : int array, ascending; those from which something is drawn
+    positions : list of float arrays, one a block, ascending in [0, 1)
+    shares : float array, each block's probability
+    """
+
+    size: int
+    centre: np.ndarray
+    rates: tuple
+    blocks: np.ndarray
+    positions: list
+    shares: np.ndarray
+
+    def part(self, chosen):
+        """The draws from those blocks for which the bool array `chosen` is true."""
+        places = np.flatnonzero(chosen)
+        positions = [self.positions[k] for k in places]
+        return replace(self, blocks=self.blocks[places], positions=positions, shares=self.shares[places])
+
+    def rows(self, k, X, u):
+        """The rows drawn from the k-th of the blocks, whose rows are `X` and `u`, and the weight of each draw."""
+        picked, share = _draw_in_block(X, u, self.centre, *self.rates, self.positions[k])
+        # the probability as it was used, rounding and all: the estimate stays unbiased to the last digit
+        return picked, u[picked] / (self.size * share * self.shares[k])
+
+
+def plan_draws(mass, sums, squares, pivot, size, rng):
+    """Split `size` draws over the blocks by their statistics: a `Draws`.
+
+    Parameters
+    ----------
+    mass, sums, squares, pivot : what `add_statistics` has gathered, and the point about which
+    size : int
+    rng : numpy.random.Generator
+    """
+    offset, scatter, shares = block_shares(mass, sums, squares)
+    edges = np.cumsum(shares)
+    edges /= edges[-1]
+    positions = np.sort(rng.random(size))
+    blocks, first = np.unique(np.searchsorted(edges, positions, side="right"), return_index=True)
+    low = np.where(blocks > 0, edges[blocks - 1], 0.0)
+    high = edges[blocks]
+    mine = np.split(positions, first[1:])
+    mine = [(p - a) / (b - a) for p, a, b in zip(mine, low, high)]
+    rates = (0.5 / mass.sum(), 0.5 / scatter) if scatter else (1.0, 0.0)
+    return Draws(size, pivot + offset, rates, blocks, mine, high - low)
+
+
+def merge_draws(indices, weights):
+    """Draws of the same row as one with the sum of their weights: (indices, ascending, and weights)."""
+    indices, slot = np.unique(indices, return_inverse=True)
+    return indices, np.bincount(slot, weights=weights)
+
+
+def pivot_rows(n):
+    """The rows whose mean is the pivot, a slice."""
+    return slice(None, None, -(-n // N_PIVOT))
+
+
 def lightweight_coreset(X, size, *, rng, sample_weight=None):
     """Sample a lightweight coreset: `size` weighted draws from the rows of `X`.
 
@@ -120,29 +189,18 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
         return np.ascontiguousarray(X[start:stop]), u
 
     mass, sums, squares = np.zeros(n_blocks), np.zeros((n_blocks, d)), np.zeros(n_blocks)
-    pivot = np.mean(X[:: -(-n // N_PIVOT)], axis=0, dtype=np.float64)
+    pivot = np.ascontiguousarray(X[pivot_rows(n)]).mean(axis=0, dtype=np.float64)
     for start in range(0, n, CHUNK):
         rows, u = read(start, min(start + CHUNK, n))
         add_statistics(rows, u, pivot, start, mass, sums, squares)
-    offset, scatter, shares = block_shares(mass, sums, squares)
-
-    edges = np.cumsum(shares)
-    edges /= edges[-1]
-    positions = np.sort(rng.random(size))
-    block_of = np.searchsorted(edges, positions, side="right")
-    drawn, first = np.unique(block_of, return_index=True)
-    rates = (0.5 / mass.sum(), 0.5 / scatter) if scatter else (1.0, 0.0)
+    draws = plan_draws(mass, sums, squares, pivot, size, rng)
     indices, weights = [], []
-    for b, mine in zip(drawn, np.split(positions, first[1:])):
+    for k, b in enumerate(draws.blocks):
         start = b * BLOCK
-        rows, u = read(start, min(start + BLOCK, n))
-        low = edges[b - 1] if b else 0.0
-        picked, share = _draw_in_block(rows, u, pivot + offset, *rates, (mine - low) / (edges[b] - low))
+        picked, weight = draws.rows(k, *read(start, min(start + BLOCK, n)))
         indices.append(start + picked)
-        # the probability as it was used, rounding and all: the estimate stays unbiased to the last digit
-        weights.append(u[picked] * scale / (size * share * (edges[b] - low)))
-    indices, slot = np.unique(np.concatenate(indices), return_inverse=True)
-    return indices, np.bincount(slot, weights=np.concatenate(weights))
+        weights.append(weight * scale)
+    return merge_draws(np.concatenate(indices), np.concatenate(weights))
 
 
 class LightweightCoreset(Selector):
@@ -176,4 +234,5 @@ class LightweightCoreset(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        return lightweight_coreset(X, self.size, rng=rng, sample_weight=sample_weight)
+        weights = None if (sample_weight == 1).all() else sample_weight  # bitwise as without any
+        return lightweight_coreset(X, self.size, rng=rng, sample_weight=weights)

@@ -1,0 +1,133 @@
+"""A panel for a person who labels: shows and plays the recordings that are asked for, and takes the labels."""
+
+import io
+import wave
+
+import numpy as np
+
+SKIP = "skip"
+
+
+class LabellingPanel:
+    """Widgets for JupyterLab in which a person labels the batches of an `ActiveLoop`.
+
+    Each recording is a row: its picture, a player, a button for every class and one to skip it. A press is an answer,
+    on disk at once where the loop has a path; a later press corrects it. When all are answered, a button trains and
+    asks for the next batch.
+
+    Parameters
+    ----------
+    loop : ActiveLoop
+    sound : arrays of samples by point, floats between -1 and 1 or 16-bit integers; shape (n, samples), or a list
+    rate : samples a second
+    pictures : array, shape (n, height, width), e.g. `mel_spectrogram`; None shows none
+    names : str of each point, such as its file; None shows its number
+
+    Attributes
+    ----------
+    widget : ipywidgets.VBox, what JupyterLab shows for the panel
+    """
+
+    def __init__(self, loop, sound, rate, *, pictures=None, names=None):
+        try:
+            import ipywidgets
+        except ImportError as error:
+            raise ImportError("the labelling panel needs ipywidgets: pip install ipywidgets.") from error
+        self._widgets = ipywidgets
+        self.loop, self._sound, self._rate, self._pictures, self._names = loop, sound, rate, pictures, names
+        self._status = ipywidgets.HTML()
+        self._rows = ipywidgets.VBox()
+        self._more = ipywidgets.Button(description="Train, then ask for more", icon="forward")
+        self._more.layout.width = "auto"
+        self._more.on_click(lambda _: self._next())
+        self.widget = ipywidgets.VBox([self._status, self._rows, self._more])
+        self._batch = []
+        self._next()
+
+    def _ipython_display_(self):
+        from IPython.display import display
+
+        display(self.widget)
+
+    def _next(self):
+        self._more.disabled = True
+        self._say("Training …")
+        try:
+            pending = self.loop.next()
+        except Exception:
+            self._say("Training failed; the answers so far are kept.")
+            self._more.disabled = False
+            raise
+        # answers of a batch that was begun in an earlier session stay in sight, so that they can be corrected
+        self._batch = list(self.loop.rounds[-1]) if pending else []
+        self._rows.children = [self._row(i) for i in self._batch]
+        self._report()
+
+    def _row(self, index):
+        w = self._widgets
+        answered = index in self.loop.answers
+        answer = self.loop.answers.get(index)
+        buttons = w.ToggleButtons(
+            options=[*((str(c), c) for c in self.loop.classes), (SKIP, SKIP)],
+            value=(SKIP if answer is None else answer) if answered else None,
+            style={"button_width": "auto"},
+        )
+        tick = w.HTML(_tick(answered), layout={"width": "1.5em"})
+
+        def press(change):
+            self.loop.label(index, None if change["new"] == SKIP else change["new"])
+            tick.value = _tick(True)
+            self._report()
+
+        buttons.observe(press, names="value")
+        name = str(index) if self._names is None else str(self._names[index])
+        shown = [tick, w.HTML(_escaped(name), layout={"width": "7em"})]
+        if self._pictures is not None:
+            shown.append(w.Image(value=_png(self._pictures[index]), format="png", width=96, height=64))
+        player = w.Audio(value=_wav(self._sound[index], self._rate), format="wav", autoplay=False, loop=False)
+        return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
+
+    def _report(self):
+        left = len(self.loop.pending)
+        total = len(self.loop.labelled)
+        kept = "" if self.loop.path is None else f" Saved in {_escaped(str(self.loop.path))}."
+        if not self._batch:
+            self._say(f"Everything is answered: {total} labels.{kept}")
+        else:
+            done = len(self._batch) - left
+            self._say(
+                f"Batch {len(self.loop.rounds)}: {done} of {len(self._batch)} answered, {total} labels in all.{kept}"
+            )
+        self._more.disabled = left > 0 or not self._batch
+
+    def _say(self, text):
+        self._status.value = f"<b>{text}</b>"
+
+
+def _tick(answered):
+    return "✓" if answered else "·"
+
+
+def _escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _wav(sound, rate):
+    sound = np.asarray(sound)
+    if sound.dtype.kind == "f":
+        sound = np.round(np.clip(sound, -1, 1) * 32767)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(int(rate))
+        file.writeframes(sound.astype("<i2").tobytes())
+    return buffer.getvalue()
+
+
+def _png(picture):
+    from matplotlib.image import imsave
+
+    buffer = io.BytesIO()
+    imsave(buffer, np.asarray(picture, dtype=float), cmap="magma", origin="lower", format="png")
+    return buffer.getvalue()

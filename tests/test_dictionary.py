@@ -1,0 +1,298 @@
+"""Measurement selection: gradients against finite differences, exact gains, recoveries against other solvers."""
+
+import numpy as np
+import pytest
+import torch
+from handful.dictionary import (
+    L1,
+    L2,
+    MeasurementSelector,
+    Recovery,
+    approximate_greedy,
+    gaussian_atoms,
+    recovery_error,
+    wavelet_atoms,
+)
+from handful.dictionary.generative import VAE, Generative, train_vae
+from sklearn.linear_model import Lasso
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+D = 24
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def X(rng):
+    return rng.normal(size=(30, D)) * (rng.random((30, D)) < 0.2)
+
+
+@pytest.fixture
+def atoms(rng):
+    return gaussian_atoms(60, D, rng=rng)
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    """A generator of float64 signals, far from linear."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = VAE(D, latent=3, hidden=16).double()
+    for weight in model.decoder.parameters():
+        weight.data *= 3
+    return model.requires_grad_(False)
+
+
+def scores(recovery, A, atoms, X, *, quadratic):
+    estimates, state = recovery.recover(A, X @ A.T)
+    return recovery.scores(A, atoms, X - estimates, state, quadratic=quadratic)
+
+
+CALLS_SCORE = "`score` is a hyper-parameter, the papers' word for what ranks the atoms; the check calls it as a method"
+
+
+@parametrize_with_checks(
+    [MeasurementSelector(size=1), MeasurementSelector(recovery=L2(), size=1, score="linear")],
+    expected_failed_checks=lambda _: dict.fromkeys(
+        ["check_fit_score_takes_y", "check_n_features_in_after_fitting", "check_pipeline_consistency"], CALLS_SCORE
+    ),
+)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+# --- recoveries
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 40])
+def test_l2_solves_its_normal_equations(size, X, atoms):
+    A = atoms[:size]
+    estimates, _ = L2(0.3).recover(A, X @ A.T)
+    np.testing.assert_allclose(estimates, X @ np.linalg.inv(A.T @ A + 0.3 * np.eye(D)).dot(A.T @ A).T, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [3, 12, 30])
+def test_l1_reaches_the_objective_of_scikit_learns_lasso(size, X, atoms):
+    A, penalty = atoms[:size], 0.05
+
+    def objective(Y):
+        return ((X - Y) @ A.T) ** 2 @ np.ones(size) + penalty * np.abs(Y).sum(1)
+
+    estimates, _ = L1(penalty, tol=1e-7).recover(A, X @ A.T)
+    lasso = Lasso(alpha=penalty / (2 * size), fit_intercept=False, tol=1e-10, max_iter=100_000)
+    other = np.array([lasso.fit(A, A @ x).coef_ for x in X])
+    np.testing.assert_allclose(objective(estimates), objective(other), rtol=1e-4)
+
+
+def test_l1_recovers_sparse_signals_that_l2_does_not(X, atoms):
+    sparse = X * (np.abs(X).argsort(1).argsort(1) >= D - 2)
+    A = atoms[:14]
+    assert recovery_error(L1(1e-4, tol=1e-6), A, sparse) < 0.02 * recovery_error(L2(1e-4), A, sparse)
+
+
+def test_generative_recovery_finds_the_code_of_what_was_generated(smooth, atoms):
+    codes = torch.randn((20, 3), generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2
+    X = smooth(codes).numpy()
+    recovery = Generative(smooth, penalty=1e-6, tol=1e-9, max_steps=200)
+    error = ((X - recovery.recover(atoms[:12], X @ atoms[:12].T)[0]) ** 2).sum(1)
+    assert np.median(error) < 1e-6  # a few may end in another minimum
+
+
+def test_generative_recovery_ends_where_the_objective_is_flat(smooth, X, atoms):
+    A, penalty = atoms[:8], 0.05
+    _, codes = Generative(smooth, penalty=penalty, tol=1e-12, max_steps=300).recover(A, X @ A.T)
+    codes = codes.clone().requires_grad_()
+    missed = torch.as_tensor(X @ A.T) - smooth(codes) @ torch.as_tensor(A).T
+    (missed.square().sum() + penalty * codes.square().sum()).backward()
+    assert codes.grad.abs().max() < 1e-3
+
+
+# --- scores
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_linear_score_is_minus_the_derivative_of_the_error(size, X, atoms):
+    recovery, A, h = L2(0.1), atoms[:size], 1e-6
+    found = scores(recovery, A, atoms[40:45], X, quadratic=False)
+    before = ((X - recovery.recover(A, X @ A.T)[0]) ** 2).sum()
+    for score, atom in zip(found, atoms[40:45]):
+        longer = np.vstack([A, np.sqrt(h) * atom])  # a measurement of weight h
+        after = ((X - recovery.recover(longer, X @ longer.T)[0]) ** 2).sum()
+        assert score == pytest.approx((before - after) / h, rel=1e-3)
+
+
+def test_generative_linear_score_is_minus_the_derivative_where_the_generator_is_linear(rng, X, atoms):
+    class LinearGenerator(torch.nn.Module):
+        latent = 4
+
+        def __init__(self, basis):
+            super().__init__()
+            self.basis = torch.nn.Parameter(torch.as_tensor(basis), requires_grad=False)
+
+        def forward(self, z):
+            return z @ self.basis
+
+    recovery, A, h = Generative(LinearGenerator(rng.normal(size=(4, D))), tol=1e-14, max_steps=100), atoms[:3], 1e-7
+    before = ((X - recovery.recover(A, X @ A.T)[0]) ** 2).sum()
+    linear, quadratic = (scores(recovery, A, atoms[40:44], X, quadratic=q) for q in (False, True))
+    for slope, gain, atom in zip(linear, quadratic, atoms[40:44]):
+        for weight, expected, rel in ((h, slope * h, 1e-2), (1.0, gain, 1e-5)):
+            longer = np.vstack([A, np.sqrt(weight) * atom])
+            after = ((X - recovery.recover(longer, X @ longer.T)[0]) ** 2).sum()
+            assert before - after == pytest.approx(expected, rel=rel)
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_quadratic_score_of_l2_is_the_decrease_itself(size, X, atoms):
+    recovery, A = L2(0.1), atoms[:size]
+    found = scores(recovery, A, atoms[20:], X, quadratic=True)
+    before = len(X) * recovery_error(recovery, A, X)
+    after = [len(X) * recovery_error(recovery, np.vstack([A, atom]), X) for atom in atoms[20:]]
+    np.testing.assert_allclose(found, before - np.array(after), rtol=1e-8)
+
+
+# --- the selector
+
+
+def test_selection_for_l2_is_greedy_selection(X, atoms):
+    chosen = []
+    for _ in range(6):
+        errors = [
+            recovery_error(L2(), atoms[[*chosen, j]], X) if j not in chosen else np.inf for j in range(len(atoms))
+        ]
+        chosen.append(int(np.argmin(errors)))
+    assert MeasurementSelector(atoms, L2(), size=6).fit(X).indices_.tolist() == chosen
+
+
+@pytest.mark.parametrize("score", ["linear", "quadratic"])
+def test_a_shorter_selection_is_the_beginning_of_a_longer_one(score, X, atoms, smooth):
+    for recovery in (L2(), L1(), Generative(smooth)):
+        short, long = (MeasurementSelector(atoms, recovery, size=m, score=score).fit(X) for m in (3, 8))
+        assert (long.indices_[:3] == short.indices_).all()
+        assert len(set(long.indices_)) == 8
+        assert (long.measurements_ == atoms[long.indices_]).all()
+
+
+def test_errors_are_those_of_the_measurements_chosen(X, atoms):
+    selector = MeasurementSelector(atoms, L2(), size=5).fit(X)
+    np.testing.assert_allclose(
+        selector.errors_, [recovery_error(L2(), atoms[selector.indices_[:k]], X) for k in range(1, 6)]
+    )
+    back = selector.inverse_transform(selector.transform(X))
+    assert ((X - back) ** 2).sum(1).mean() == pytest.approx(selector.errors_[-1])
+
+
+@pytest.mark.parametrize("score", ["linear", "quadratic"])
+def test_selection_beats_random_measurements_of_sparse_signals(score):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 40)) * (rng.random((200, 40)) < 0.1)
+    atoms = gaussian_atoms(800, 40, rng=rng)
+    selector = MeasurementSelector(atoms, L1(), size=16, score=score).fit(X)
+    random = [recovery_error(L1(), gaussian_atoms(16, 40, rng=rng), X) for _ in range(8)]
+    assert selector.errors_[-1] < min(random)
+
+
+def test_without_atoms_single_coordinates_are_measured(X):
+    X = X * np.linspace(0.1, 3, D)
+    selector = MeasurementSelector(recovery=L2(1e-3), size=4).fit(X)
+    energy = (X**2).sum(0)
+    assert set(selector.indices_) == set(np.argsort(-energy)[:4])
+
+
+def test_a_recovery_of_ones_own_serves(X, atoms):
+    class Mean(Recovery):
+        def __init__(self, penalty=1.0):
+            self.penalty = penalty
+
+        def recover(self, A, measured, state=None):
+            return np.zeros((len(measured), A.shape[1])), None
+
+        def scores(self, A, atoms, errors, state, *, quadratic):
+            return ((errors @ atoms.T) ** 2).sum(0)
+
+    selector = MeasurementSelector(atoms, Mean(), size=3).fit(X)
+    assert selector.indices_.tolist() == np.argsort(-((X @ atoms.T) ** 2).sum(0))[:3].tolist()
+
+
+def test_float32_signals_choose_what_float64_ones_do(X, atoms):
+    for recovery in (L2(0.1), L1(0.1)):
+        exact, single = (
+            MeasurementSelector(atoms, recovery, size=4).fit(X.astype(t)) for t in (np.float64, np.float32)
+        )
+        assert (exact.indices_ == single.indices_).all()
+        assert single.transform(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(size=0), "size must be an integer between 1 and the 60 atoms, got size=0"),
+        (dict(size=61), "size must be an integer between 1 and the 60 atoms"),
+        (dict(size=2.0), "size must be an integer"),
+        (dict(score="best"), 'score must be "linear" or "quadratic"'),
+        (dict(recovery="L1"), "recovery must be an L2, L1"),
+        (dict(recovery=L2(0)), "penalty of L2 must be a positive finite number, got penalty=0"),
+        (dict(recovery=L1(tol=0.0)), "tol of L1 must be a positive"),
+        (dict(recovery=L1(damping=-1)), "damping of L1 must be a positive"),
+        (dict(atoms=np.ones((3, D - 1))), "atoms must be as long as the signals, 24 values, got 23"),
+        (dict(atoms=np.full((60, D), np.nan)), "atoms contains NaN"),
+    ],
+)
+def test_bad_input_is_named(options, message, X, atoms):
+    with pytest.raises(ValueError, match=message):
+        MeasurementSelector(**{"atoms": atoms, "size": 2, **options}).fit(X)
+
+
+# --- dictionaries, baseline, autoencoder
+
+
+def test_wavelets_are_orthonormal_and_begin_with_the_coarsest():
+    W = wavelet_atoms((28, 28))
+    np.testing.assert_allclose(W @ W.T, np.eye(784), atol=1e-12)
+    support = (np.abs(W) > 1e-12).sum(1)
+    assert support[0] == 16  # the mean of 4 x 4 pixels: 28 can be halved twice
+    assert support[-1] == 4
+    assert (np.diff(support) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((28, 28), dict(level=3), "can be halved 2 times, got level=3"),
+        ((8, 8), dict(wavelet="bior2.2"), "must be orthogonal"),
+    ],
+)
+def test_wavelets_that_are_not_orthonormal_are_refused(shape, options, message):
+    with pytest.raises(ValueError, match=message):
+        wavelet_atoms(shape, **options)
+
+
+def test_gaussian_atoms_have_unit_norm_on_average(rng):
+    assert np.square(gaussian_atoms(4000, 50, rng=rng)).sum(1).mean() == pytest.approx(1, abs=0.02)
+
+
+def test_approximate_greedy_takes_the_largest_mean_inner_products(X, atoms):
+    mean = [np.mean([abs(x @ a) for x in X]) for a in atoms]
+    assert approximate_greedy(X, atoms, 7).tolist() == np.argsort(mean)[::-1][:7].tolist()
+    with pytest.raises(ValueError, match="size must be between 1 and the 60 atoms"):
+        approximate_greedy(X, atoms, 61)
+
+
+def test_an_autoencoder_learns_what_its_signals_have_in_common():
+    t = np.random.default_rng(0).random((600, 1))
+    X = 0.5 + 0.5 * np.sin(2 * np.pi * (t + np.linspace(0, 1, 20)))  # one dimension
+    model = train_vae(X, latent=2, hidden=32, epochs=60, learning_rate=5e-3)
+    A = gaussian_atoms(6, 20, rng=np.random.default_rng(1), dtype=np.float32)
+    error = recovery_error(Generative(model), A, X[:100].astype(np.float32))
+    assert error < 0.3 * recovery_error(L2(), A, X[:100].astype(np.float32))
+    again = train_vae(X, latent=2, hidden=32, epochs=60, learning_rate=5e-3)
+    z = torch.zeros((1, 2))
+    assert torch.equal(model(z), again(z))
+
+
+def test_an_autoencoder_is_trained_on_values_between_0_and_1():
+    with pytest.raises(ValueError, match="values between 0 and 1"):
+        train_vae(np.array([[0.0, 2.0]]))
