@@ -44,10 +44,8 @@ class LabellingPanel:
         self._batch = []
         self._next()
 
-    def _ipython_display_(self):
-        from IPython.display import display
-
-        display(self.widget)
+    def _repr_mimebundle_(self, **kwargs):
+        return self.widget._repr_mimebundle_(**kwargs)
 
     def _next(self):
         self._more.disabled = True
