@@ -100,11 +100,11 @@ class L1(Recovery):
     ----------
     penalty : lambda of eq. (12). The paper: .01
     damping : added to the curvature ``A^T A`` in the scores; `penalty` if None
-    tol : a signal is done when in a sweep no coordinate moves by more than `tol` times the largest
+    tol : a signal is done when a sweep finds no optimality condition missed by more than `tol` times ``penalty / 2``
     max_sweeps : int, sweeps over the coordinates of a signal
     """
 
-    def __init__(self, penalty=0.01, *, damping=None, tol=1e-4, max_sweeps=2000):
+    def __init__(self, penalty=0.01, *, damping=None, tol=1e-3, max_sweeps=5000):
         self.penalty = penalty
         self.damping = damping
         self.tol = tol
@@ -118,10 +118,12 @@ class L1(Recovery):
             check_positive(self.damping, "damping", self, "the curvature of few measurements is singular")
 
     def recover(self, A, measured, state=None):
-        """Estimates, shape (n, d), and a copy of them to begin from; see `Recovery`."""
-        estimates = np.zeros((len(measured), A.shape[1]), dtype=A.dtype) if state is None else state.copy()
-        _lasso(A.T @ A, measured @ A, estimates, A.dtype.type(self.penalty / 2), self.tol, self.max_sweeps)
-        return estimates, estimates.copy()
+        """Estimates, shape (n, d), and None; see `Recovery`."""
+        if not len(A):
+            return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
+        number = A.dtype.type
+        columns, measured = np.ascontiguousarray(A.T), np.ascontiguousarray(measured, dtype=A.dtype)
+        return _lasso(columns, measured, number(self.penalty / 2), number(self.tol), self.max_sweeps), None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
@@ -156,35 +158,54 @@ def _shared_scores(A, atoms, errors, ridge, quadratic):
 
 
 @njit(parallel=True, cache=True)
-def _lasso(gram, correlations, estimates, threshold, tol, max_sweeps):
-    """Minimise ``y^T gram y / 2 - correlations^T y + threshold |y|_1`` of each row, from `estimates`, in place.
+def _lasso(columns, measured, threshold, tol, max_sweeps):
+    """Minimise ``|columns^T y - measured|^2 / 2 + threshold |y|_1`` for each row of `measured`.
+
+    Where there are fewer measurements than coordinates, the squares leave directions flat and a descent at a small
+    threshold crawls: it comes down to its threshold by quarters, through solutions with few coordinates.
+    """
+    n, d = len(measured), len(columns)
+    estimates = np.zeros((n, d), dtype=columns.dtype)
+    quarter = columns.dtype.type(0.25)
+    for i in prange(n):
+        missing = measured[i].copy()
+        stage = quarter * np.abs(columns @ missing).max()
+        while stage > 2 * threshold:
+            _descend(columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_sweeps)
+            stage *= quarter
+        _descend(columns, missing, estimates[i], threshold, tol, max_sweeps)
+    return estimates
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _descend(columns, missing, y, threshold, tol, max_sweeps):
+    """Coordinate descent of one signal, in place; `missing` is ``measured - columns^T y``.
 
     Sweeps over the coordinates that are not 0 until they rest, then one over all of them; done when that rests too.
     """
-    n, d = correlations.shape
-    for i in prange(n):
-        y, fitted = estimates[i], np.zeros(d, dtype=gram.dtype)
-        for j in range(d):
-            if y[j] != 0:
-                fitted += gram[j] * y[j]
-        everything = True
-        for sweep in range(max_sweeps):
-            everything = everything or sweep % 8 == 0
-            moved, largest = gram.dtype.type(0), gram.dtype.type(0)
-            for j in range(d):
-                if gram[j, j] <= 0 or not (everything or y[j] != 0):
-                    continue
-                old = y[j]
-                pull = correlations[i, j] - fitted[j] + gram[j, j] * old
-                new = max(abs(pull) - threshold, gram.dtype.type(0)) / gram[j, j]
-                new = new if pull > 0 else -new
-                if new != old:
-                    change = new - old
-                    fitted += gram[j] * change
-                    y[j] = new
-                    moved = max(moved, abs(change))
-                largest = max(largest, abs(new))
-            rests = moved <= tol * largest
-            if rests and everything:
-                break
-            everything = rests
+    everything = True
+    zero = columns.dtype.type(0)
+    square = np.empty_like(y)
+    for j in range(len(y)):
+        square[j] = np.dot(columns[j], columns[j])
+    for sweep in range(max_sweeps):
+        everything = everything or sweep % 8 == 0
+        missed = zero  # the largest violation of the optimality conditions that the sweep came across
+        for j in range(len(y)):
+            if square[j] <= 0 or not (everything or y[j] != 0):
+                continue
+            old = y[j]
+            pull = square[j] * old
+            for k in range(len(missing)):
+                pull += columns[j, k] * missing[k]
+            new = max(abs(pull) - threshold, zero) / square[j]
+            new = new if pull > 0 else -new
+            if new != old:
+                for k in range(len(missing)):
+                    missing[k] -= columns[j, k] * (new - old)
+                y[j] = new
+                missed = max(missed, abs(new - old) * square[j])
+        rests = missed <= tol * threshold
+        if rests and everything:
+            break
+        everything = rests

@@ -137,6 +137,7 @@ class Variants:
         return self._prefixes(KMeansPlusPlus(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
 
     def forgetting(self):
+        """The points most often forgotten in training."""
         selector = ForgettingEvents(self.sizes[-1], random_state=self.seed)
         return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
 
