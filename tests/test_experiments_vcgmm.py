@@ -256,13 +256,23 @@ def test_problems_are_centred_and_say_what_was_left_out():
 def test_a_coreset_of_a_file_and_many_clusters_on_it(tmp_path):
     X, _ = patch_file(tmp_path / "p.npy", 30_000, source="sample_images")
     assert isinstance(X, np.memmap)
-    rows, weights, mean, cost = draw_coreset(X, 1000, seed=0)
+    rows, weights, mean, _ = draw_coreset(X, 1000, seed=0)
     assert weights.sum() == pytest.approx(len(X), rel=0.1)
     np.testing.assert_allclose(mean, X.mean(axis=0) + 0.5, rtol=0.1)
-    assert cost["megabytes"] < X.nbytes / 2**20
     line = many_clusters(rows, weights, X[:500] - mean.astype(np.float32), 20, seed=0)
     assert line["distances_per_point"] <= 26
     assert line["error"] < (np.asarray(X[:500] - mean) ** 2).sum() / 4
+
+
+def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
+    rng, megabytes = np.random.default_rng(0), []
+    for n in (100_000, 800_000):
+        X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.uint8, shape=(n, 48))
+        X[:] = rng.integers(256, size=48, dtype=np.uint8)
+        X[::7] += 1
+        megabytes.append(draw_coreset(X, 2000, seed=0)[3]["megabytes"])
+    assert megabytes[1] < 1.5 * megabytes[0]  # 8 times the rows; statistics of blocks alone grow
+    assert megabytes[1] < X.nbytes / 10 / 2**20  # a tenth of the file, a fortieth of its rows as float32
 
 
 # complexities -------------------------------------------------------------------------------------------------------
