@@ -103,7 +103,7 @@ def stream_of(tasks, *, batch=125, seed=0):
     return [(X[i : i + batch], y[i : i + batch]) for i in range(0, len(X) - batch + 1, batch)]
 
 
-def make_learner(kind, inputs, *, seed, lr=5e-4, bfloat16=False):
+def make_learner(kind, inputs, seed, *, lr=5e-4, bfloat16=False):
     """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`SmallCNN`).
 
     Parameters
