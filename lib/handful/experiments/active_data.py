@@ -85,20 +85,99 @@ def prepare(name, *, n_copies, cache=True, **options):
     key = joblib.hash((VERSION, data.sha256, n_copies, of_noise, sorted(options.items())))
     path = cache_folder() / f"spectrograms-{key}.npz" if cache else None
     arrays = _kept(path, _spectrograms, X, X_test, rate, noise, n_copies)
-    mean, sd = (float(f(arrays["X"], dtype=np.float64)) for f in (np.mean, np.std))
     return Recordings(
         name=data.name,
         sha256=data.sha256,
-        X=((arrays["X"] - mean) / sd).astype(np.float32),
-        copies=((arrays["copies"] - np.float32(mean)) / np.float32(sd)).astype(np.float16),
+        **_standardised(arrays),
         y=y,
-        X_test=((arrays["X_test"] - mean) / sd).astype(np.float32),
         y_test=y_test,
         sound=X,
         rate=rate,
         words=tuple(str(c) for c in np.unique(data.y)),
         noise=of_noise,
     )
+
+
+def from_folder(folder, words, *, n_copies):
+    """The recordings of a folder as a pool for a person to label; nothing is known of what they say.
+
+    Parameters
+    ----------
+    folder : path; all .wav files in it and below it, of any rate and length; several channels are averaged
+    words : list of str, the labels that may be given
+    n_copies : int, as in `prepare`
+
+    Returns
+    -------
+    data : Recordings, with labels -1 and an empty test set; the sound is what the network hears, 16 kHz and one second
+    names : list of str, the files, relative to `folder`
+
+    Raises
+    ------
+    ValueError
+        for a folder without .wav files, and files that are none.
+
+    Warns
+    -----
+    UserWarning
+        of silent recordings, which are left out, and of those that are cut or look clipped.
+    """
+    folder = Path(folder)
+    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() == ".wav" and f.is_file())
+    if not files:
+        raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
+    rates, sounds = zip(*(_read_wav(f) for f in files))
+    names = [str(f.relative_to(folder)) for f in files]
+    heard = audio.audible(sounds)
+    kept = np.flatnonzero(heard)
+    if len(kept) == 0:
+        raise ValueError(f"all {len(files)} recordings in {folder} are silent.")
+    if len(kept) < len(files):
+        first = names[int(np.argmin(heard))]
+        warnings.warn(
+            f"{len(files) - len(kept)} of {len(files)} recordings are silent and left out, the first is {first}.",
+            stacklevel=2,
+        )
+    sound = audio.prepare([sounds[i] for i in kept], [rates[i] for i in kept])
+    arrays = _spectrograms(sound, sound[:0], audio.RATE, _generated_noise(), n_copies)
+    data = Recordings(
+        name=folder.name,
+        sha256=joblib.hash(sound),
+        **_standardised(arrays),
+        y=np.full(len(sound), -1),
+        y_test=np.zeros(0, dtype=int),
+        sound=sound,
+        rate=audio.RATE,
+        words=tuple(words),
+        noise="generated",
+    )
+    return data, [names[i] for i in kept]
+
+
+def _read_wav(file):
+    # (rate, samples of one channel)
+    from scipy.io import wavfile
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks of other programs
+            rate, sound = wavfile.read(file)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{file} is no .wav file that can be read ({error}): convert or remove it.") from error
+    if sound.ndim == 2:
+        full = float(np.iinfo(sound.dtype).max) if sound.dtype.kind in "iu" else 1.0
+        middle = (full + 1) / 2 if sound.dtype.kind == "u" else 0.0
+        sound = ((sound.mean(axis=1) - middle) / (full - middle)).astype(np.float32)
+    return rate, sound
+
+
+def _standardised(arrays):
+    mean, sd = (float(f(arrays["X"], dtype=np.float64)) for f in (np.mean, np.std))
+    return {
+        "X": ((arrays["X"] - mean) / sd).astype(np.float32),
+        "copies": ((arrays["copies"] - np.float32(mean)) / np.float32(sd)).astype(np.float16),
+        "X_test": ((arrays["X_test"] - mean) / sd).astype(np.float32),
+    }
 
 
 def _noise(name):
@@ -108,14 +187,19 @@ def _noise(name):
             return load("speech_commands_noise").X.astype(np.float32) / 32768, "recorded"
         except MissingDataError:
             pass
-    return audio.background_noise(NOISE_SEGMENTS, audio.RATE, rng=np.random.default_rng(0)), "generated"
+    return _generated_noise(), "generated"
+
+
+def _generated_noise():
+    return audio.background_noise(NOISE_SEGMENTS, audio.RATE, rng=np.random.default_rng(0))
 
 
 def _spectrograms(X, X_test, rate, noise, n_copies):
     rng = np.random.default_rng(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # clipped ones are part of the data set
-        sound, test = audio.prepare(X, rate), audio.prepare(X_test, rate)
+        sound = audio.prepare(X, rate)
+        test = audio.prepare(X_test, rate) if len(X_test) else sound[:0]
     copies = np.empty((len(sound), n_copies, 32, 32), dtype=np.float16)
     for k in range(n_copies):
         for at in range(0, len(sound), 500):
