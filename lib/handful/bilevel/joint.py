@@ -13,6 +13,8 @@ class Joint(BaseEstimator):
     ----------
     problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint again
     trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same order
+    alternate : whether forward selection trains and asks one problem a round, in turn, as the paper does for networks
+        (Section 5.2.3), instead of all in every round; their outer losses are then never added up
 
     Examples
     --------
@@ -25,10 +27,16 @@ class Joint(BaseEstimator):
     np.float64(569.0)
     """
 
-    def __init__(self, problem_a, problem_b, trade_off=1.0):
+    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False):
         self.problem_a = problem_a
         self.problem_b = problem_b
         self.trade_off = trade_off
+        self.alternate = alternate
+
+    @property
+    def forward_only(self):
+        """Whether only forward selection by the linear rule with equal weights is there."""
+        return self.alternate or any(getattr(problem, "forward_only", False) for problem, _ in self.parts())
 
     def check(self):
         """ValueError unless the trade-off is a positive finite number."""
@@ -113,3 +121,28 @@ class JointSelection:
         """Summed curvatures and slopes by the weights."""
         pairs = [model.weight_quadratic() for model in self.models]
         return tuple(sum(f * pair[i] for f, pair in zip(self.factors, pairs)) for i in (0, 1))
+
+
+class AlternatingSelection(JointSelection):
+    """Selections of the same points for several models, of which each round trains and asks the next."""
+
+    def __init__(self, models, factors=None):
+        super().__init__(models, factors)
+        self._round = 0
+
+    @property
+    def _current(self):
+        return self.models[(self._round - 1) % len(self.models)]
+
+    def solve(self, weights=None):
+        """Solve the inner problem of the model whose turn it is."""
+        self._round += 1
+        self._current.solve(weights)
+
+    def linear_scores(self):
+        """First-order scores of that model, -inf where excluded."""
+        return self._current.linear_scores()
+
+    def mean_loss(self):
+        """Outer loss of that model."""
+        return self._current.mean_loss()

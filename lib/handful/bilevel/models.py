@@ -3,8 +3,8 @@
 import numpy as np
 from scipy import sparse
 
-from handful.bilevel.generic import GenericSelection, Rows
-from handful.bilevel.joint import Joint, JointSelection
+from handful.bilevel.generic import Rows
+from handful.bilevel.joint import AlternatingSelection, Joint, JointSelection
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
 from handful.bilevel.problems import LinearProblem, Problem
@@ -82,6 +82,8 @@ def selection_for(problem, X, y, u, absent, capacity, rng, *, ihvp, robust=False
         for variant in _variants(part) if robust else [part]:
             models.append(_selection(variant, X, target, u, absent, capacity, rng, ihvp, data, weighted))
             factors.append(factor)
+    if isinstance(problem, Joint) and problem.alternate:
+        return AlternatingSelection(models, factors)
     return models[0] if len(models) == 1 and factors == [1.0] else JointSelection(models, factors)
 
 
@@ -97,7 +99,7 @@ def _selection(problem, X, target, u, absent, capacity, rng, ihvp, data, weighte
     if not isinstance(problem, LinearProblem):
         if sparse.issparse(X) and not problem.takes_sparse:
             raise ValueError(f"{type(problem).__name__} takes no sparse X: use X.toarray().")
-        return GenericSelection(problem, Rows(X, target, u, absent), rng, ihvp)
+        return problem.selection(Rows(X, target, u, absent), rng, ihvp)
     check_magnitude(target, "y", X.dtype)
     if target.ndim == 2:
         target = np.ascontiguousarray(target, dtype=X.dtype)

@@ -7,6 +7,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import type_of_target
 
+from handful.bilevel.generic import GenericSelection
 from handful.bilevel.newton import MAX_ITER, ConvergenceError
 from handful.bilevel.passes import LOGISTIC, SQUARED
 from handful.coreset import signed_labels
@@ -51,6 +52,7 @@ class Problem(BaseEstimator):
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
     classifies = False  # whether y holds classes, of which each must be among the chosen rows
+    forward_only = False  # whether only forward selection by the linear rule with equal weights is there
 
     def check(self):
         """ValueError if a hyper-parameter makes no sense."""
@@ -58,6 +60,10 @@ class Problem(BaseEstimator):
     def encode(self, y):
         """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
         return y
+
+    def selection(self, rows, rng, ihvp):
+        """An empty selection of this problem over `Rows`: a `GenericSelection`, unless a subclass has a better."""
+        return GenericSelection(self, rows, rng, ihvp)
 
     def start(self, X, y):
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""

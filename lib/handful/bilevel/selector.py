@@ -16,6 +16,7 @@ from handful.bilevel.problems import Logistic
 from handful.bilevel.weights import descend, optimise_weights
 from handful.coreset import Selector, check_magnitude, check_sample_weight
 
+FORWARD = ("forward", "linear", "binary")  # all that networks and alternating problems know
 PAPER_START = 10  # random points that the paper starts from
 
 OPTIONS = {
@@ -180,6 +181,11 @@ class BilevelCoreset(Selector):
         weighting = self.weighting
         if weighting == "auto":
             weighting = "optimised" if self.strategy == "regularised" else "binary"
+        if getattr(problem, "forward_only", False) and (self.strategy, self.score, weighting) != FORWARD:
+            raise ValueError(
+                f"{problem!r} is selected for by strategy='forward', score='linear' and weighting='binary' only, got "
+                f"{(self.strategy, self.score, weighting)}."
+            )
         n = X.shape[0]
         X, y, u, absent = self._outer(X, y, sample_weight)
         candidates = np.flatnonzero(sample_weight)

@@ -1,0 +1,233 @@
+"""Networks as inner problems, against dense derivatives and plain loops."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from handful import BilevelCoreset, Logistic  # noqa: E402 (needs torch)
+from handful.bilevel import Joint  # noqa: E402
+from handful.bilevel.generic import Rows  # noqa: E402
+from handful.bilevel.ihvp import Ihvp  # noqa: E402
+from handful.bilevel.network import Network, TrainConfig  # noqa: E402
+from handful.bilevel.newton import ConvergenceError  # noqa: E402
+
+QUICK = TrainConfig(steps=60, lr=2e-2, optimiser="adam", weight_decay=2e-2)
+
+
+def small_net(seed=0, d=4, classes=3):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(d, 5), torch.nn.Tanh(), torch.nn.Linear(5, classes)).double()
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    return rng.normal(size=(60, 4)) + np.eye(4)[y] * 2, y
+
+
+def selection(data, problem, ihvp=None, rows=range(12)):
+    X, y = data
+    model = problem.selection(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp or Ihvp())
+    model.add(list(rows))
+    model.solve()
+    return model
+
+
+def dense(model, curvature):
+    """Gradients of all rows, (n, p), and the inner Hessian, (p, p), by reverse mode, a row at a time."""
+    names, sizes = model._names, [s.numel() for s in model._shapes]
+    theta = torch.cat([model._theta[k].ravel() for k in names])
+
+    def outputs(flat, X):
+        parts = {k: p.reshape(s) for k, p, s in zip(names, flat.split(sizes), model._shapes)}
+        return torch.func.functional_call(model.module, parts, (X,))
+
+    def mean_loss(flat, X, y):
+        return torch.nn.functional.cross_entropy(outputs(flat, X), y)
+
+    X, y = model._X, model._y
+    rows = torch.stack(
+        [
+            torch.autograd.functional.jacobian(lambda t, i=i: mean_loss(t, X[i : i + 1], y[i : i + 1]), theta)
+            for i in range(len(X))
+        ]
+    )
+    chosen = torch.tensor(model.indices)
+    if curvature == "hessian":
+        H = torch.autograd.functional.hessian(lambda t: mean_loss(t, X[chosen], y[chosen]), theta)
+    else:
+        J = torch.autograd.functional.jacobian(lambda t: outputs(t, X[chosen]), theta)
+        p = outputs(theta, X[chosen]).softmax(dim=1)
+        inner = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+        H = torch.einsum("iap,iab,ibq->pq", J, inner, J) / len(chosen)
+    return rows.numpy(), H.numpy() + model.problem.training().weight_decay * np.eye(len(theta))
+
+
+@pytest.mark.parametrize("curvature", ["gauss-newton", "hessian"])
+def test_products_are_those_of_the_dense_hessian(data, curvature):
+    model = selection(data, Network(small_net(), train=QUICK, curvature=curvature))
+    _, H = dense(model, curvature)
+    v = np.random.default_rng(1).normal(size=len(H))
+    np.testing.assert_allclose(model.product(np.random.default_rng(0))(v), H @ v, rtol=1e-8, atol=1e-10)
+
+
+def test_minibatch_products_are_unbiased(data):
+    model = selection(data, Network(small_net(), train=QUICK, curvature_rows=6))
+    _, H = dense(model, "gauss-newton")
+    v = np.random.default_rng(1).normal(size=len(H))
+    times = model.product(np.random.default_rng(0))
+    draws = np.array([times(v) for _ in range(400)])
+    assert draws.std(axis=0).max() > 1e-3
+    error = np.abs(draws.mean(axis=0) - H @ v)
+    assert (error <= 5 * draws.std(axis=0) / 20 + 1e-12).all()
+
+
+@pytest.mark.parametrize("ihvp", [Ihvp("cg", 200), Ihvp("neumann", 500)])
+def test_scores_are_the_implicit_gradients(data, ihvp):
+    model = selection(data, Network(small_net(), train=QUICK, block=7), ihvp)
+    rows, H = dense(model, "gauss-newton")
+    exact = rows @ np.linalg.solve(H, rows.mean(axis=0))
+    scores = model.row_scores()
+    np.testing.assert_allclose(scores, exact, rtol=0, atol=2e-3 * np.abs(exact).max())
+    free = model.linear_scores()
+    assert np.isneginf(free[:12]).all()
+    np.testing.assert_array_equal(free[12:], scores[12:])
+
+
+def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
+    X, y = data
+    exact = Logistic(1e-1, penalise_intercept=True)
+    options = dict(size=21, batch=9, n_start=12, score="linear", random_state=3)
+    logistic = BilevelCoreset(exact, **options).fit(X, y)
+    net = torch.nn.Linear(4, 3)
+    train = TrainConfig(steps=3000, lr=0.1, weight_decay=1e-1)
+    network = BilevelCoreset(Network(net, train=train), ihvp="cg", **options).fit(X, y)
+    assert network.indices_[:12].tolist() == logistic.indices_[:12].tolist()
+    assert len(np.intersect1d(network.indices_[12:], logistic.indices_[12:])) >= 8
+
+
+def test_an_indefinite_hessian_is_told(data, monkeypatch):
+    model = selection(data, Network(small_net(), train=QUICK, curvature="hessian"), Ihvp("neumann", 300))
+    scale = np.ones(sum(s.numel() for s in model._shapes))
+    scale[::2] = -0.5
+    monkeypatch.setattr(model, "product", lambda rng: lambda v: scale * v)
+    with pytest.raises(ConvergenceError, match="gauss-newton"):
+        model.row_scores()
+
+
+def test_training_that_diverges_says_where(data):
+    X, y = data
+    problem = Network(small_net(), lambda o, t: (o**2).sum(dim=1), train=TrainConfig(steps=200, lr=1e6))
+    with pytest.raises(ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf)"):
+        BilevelCoreset(problem, size=30, batch=10, score="linear").fit(X, y.astype(float))
+
+
+def test_a_killed_run_goes_on_where_it_was(data, tmp_path, monkeypatch):
+    X, y = data
+    options = dict(size=33, batch=6, n_start=9, score="linear", random_state=0)
+    whole = BilevelCoreset(Network(small_net().float(), train=QUICK), **options).fit(X, y)
+    path = tmp_path / "kept" / "choice.npz"
+    problem = Network(small_net().float(), train=QUICK, checkpoint=path)
+    trained, fit = [], Network.fit_module
+
+    def third_time_fails(self, X, y, seed):
+        trained.append(len(X))
+        if len(trained) == 3:
+            raise RuntimeError("power cut")
+        return fit(self, X, y, seed)
+
+    monkeypatch.setattr(Network, "fit_module", third_time_fails)
+    with pytest.raises(RuntimeError, match="power cut"):
+        BilevelCoreset(problem, **options).fit(X, y)
+    again = BilevelCoreset(problem, **options).fit(X, y)
+    assert trained == [9, 15, 21, 21, 27]
+    np.testing.assert_array_equal(again.indices_, whole.indices_)
+    with pytest.raises(ValueError, match="other data, another start or another problem"):
+        BilevelCoreset(problem, **options).fit(X + 1, y)
+
+
+def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data):
+    X, y = data
+    made = []
+
+    def make():
+        made.append(small_net().float())
+        return made[-1]
+
+    BilevelCoreset(Network(make, train=QUICK), size=30, batch=10, n_start=10, score="linear").fit(X, y)
+    assert len(made) == 2
+    net = small_net().float()
+    before = [p.clone() for p in net.parameters()]
+    BilevelCoreset(Network(net, train=QUICK), size=30, batch=10, n_start=10, score="linear").fit(X, y)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
+
+
+def test_joint_networks_take_turns(data, monkeypatch):
+    X, y = data
+    trained, fit = [], Network.fit_module
+
+    def watch(self, X, y, seed):
+        trained.append((self.seed, len(X)))
+        return fit(self, X, y, seed)
+
+    monkeypatch.setattr(Network, "fit_module", watch)
+    problem = Joint(
+        Network(small_net(0).float(), train=QUICK, seed=0),
+        Network(small_net(1).float(), train=QUICK, seed=1),
+        alternate=True,
+    )
+    BilevelCoreset(problem, size=40, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    assert trained == [(0, 10), (1, 20), (0, 30)]
+
+
+def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_twice():
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, 64)) + y[:, None]
+
+    def make():
+        return torch.nn.Sequential(
+            torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 4, 3, stride=2), torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Dropout(0.4), torch.nn.Linear(36, 2),
+        )  # fmt: skip
+
+    def noise(X, generator):
+        return X + 0.1 * torch.randn(X.shape, generator=generator)
+
+    train = TrainConfig(steps=12, batch_size=8, lr=0.05, augment=noise, bfloat16=True)
+    runs = [
+        BilevelCoreset(Network(make, train=train), size=16, batch=4, n_start=4, score="linear", random_state=0).fit(
+            X, y
+        )
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(runs[0].indices_, runs[1].indices_)
+    assert np.bincount(y[runs[0].indices_], minlength=2).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "fit", "message"),
+    [
+        (dict(module=3), {}, "module must be a torch module or a function"),
+        (dict(curvature="fisher"), {}, "curvature must be one of"),
+        (dict(block=0), {}, "block must be at least 1"),
+        (dict(train=TrainConfig(steps=0)), {}, "steps of TrainConfig must be a positive integer"),
+        (dict(train=TrainConfig(lr=float("nan"))), {}, "lr of TrainConfig"),
+        (dict(train=TrainConfig(optimiser="lbfgs")), {}, "optimiser of TrainConfig must be one of"),
+        (dict(device="cuda"), {}, "torch finds no CUDA device here"),
+        (dict(loss=lambda o, t: (o**2).mean()), {}, "loss must give one number a row"),
+        ({}, dict(score="quadratic"), "score='linear'"),
+        ({}, dict(strategy="exchange"), "strategy='forward'"),
+        ({}, dict(weighting="optimised"), "weighting='binary'"),
+        ({}, dict(ihvp="cholesky"), "take 'neumann' or 'cg'"),
+        ({}, dict(robust=True), "variants of linear problems only"),
+    ],
+)
+def test_bad_options_are_named(data, options, fit, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    X, y = data
+    problem = Network(**{"module": small_net().float(), "train": QUICK, **options})
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(problem, **{"size": 20, "score": "linear", **fit}).fit(X, y)
