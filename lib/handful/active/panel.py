@@ -79,9 +79,11 @@ class LabellingPanel:
 
         buttons.observe(press, names="value")
         name = str(index) if self._names is None else str(self._names[index])
-        shown = [tick, w.HTML(_escaped(name), layout={"width": "7em"})]
+        shown = [tick, w.HTML(_escaped(name), layout={"width": "10em"})]
         if self._pictures is not None:
-            shown.append(w.Image(value=_png(self._pictures[index]), format="png", width=96, height=64))
+            picture = w.Image(value=_png(self._pictures[index]), format="png")
+            picture.layout.width, picture.layout.height, picture.layout.object_fit = "96px", "64px", "fill"
+            shown.append(picture)
         player = w.Audio(value=_wav(self._sound[index], self._rate), format="wav", autoplay=False, loop=False)
         return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
 
