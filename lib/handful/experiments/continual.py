@@ -9,7 +9,7 @@ import pandas as pd
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.baselines_trained import FRCL, Hardest, Herding, ICaRL, MaxEntropy
 from handful.bilevel import BilevelCoreset, Logistic
-from handful.bilevel.proxies import RBF, Nystrom
+from handful.bilevel.proxies import CNTK, NTK, RBF, Nystrom
 from handful.continual import ReplayBuffer
 from handful.coreset import Selector
 
@@ -65,6 +65,21 @@ PUBLISHED = {NO_REPLAY: "Training w/o replay"} | {k: m.published for k, m in MET
 def rbf_proxy(inputs, *, n_landmarks=512):
     """Nystrom features of the RBF kernel of Appendix D; for images of other sizes at the same width a pixel."""
     return Nystrom(RBF(GAMMA * 784 / inputs), n_landmarks=n_landmarks)
+
+
+def make_proxy(kind, inputs, *, n_landmarks=512):
+    """A proxy of Table 10: "rbf", or the tangent kernel of the paper's dense ("ntk") or convolutional ("cntk") network.
+
+    Parameters
+    ----------
+    kind : "rbf", "ntk" or "cntk"
+    inputs : int, pixels of a row
+    """
+    if kind == "rbf":
+        return rbf_proxy(inputs, n_landmarks=n_landmarks)
+    if kind not in ("ntk", "cntk"):
+        raise ValueError(f"kind must be 'rbf', 'ntk' or 'cntk', got {kind!r}.")
+    return Nystrom(NTK() if kind == "ntk" else CNTK(), n_landmarks=n_landmarks)
 
 
 def run(tasks, arms, *, seed, size, learner, epochs, batch_size=256, proxy=None):
