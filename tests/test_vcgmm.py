@@ -10,7 +10,7 @@ from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
 from handful.clustering.vcgmm import VCGMM
 from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -140,6 +140,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
 
 
 @settings(max_examples=100)
+@example(17184, np.float32, "shared", "k-means++", 2, "split", "soft")  # a single move, taken back
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([np.float32, np.float64]),
@@ -296,7 +297,7 @@ def test_warm_start_goes_on_where_it_stopped(rng):
 def test_empty_clusters_move_or_are_reported(rng):
     X = blobs(rng)
     far = np.r_[X[:20], np.full((5, 6), 1e3)]
-    with pytest.warns(ConvergenceWarning, match=r"5 of 25 clusters have no points"):
+    with pytest.warns(ConvergenceWarning, match=r"5 of 25 clusters have no points of their own"):
         stays = VCGMM(25, init=far, moves=None, n_neighbors=25).fit(X)
     moved = VCGMM(25, init=far, n_neighbors=25).fit(X)
     assert (stays.n_empty_, moved.n_empty_) == (5, 0)
@@ -503,3 +504,25 @@ def test_bad_weights_and_values_are_named(rng, weight):
         X[2, 1] = weight
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             VCGMM(3).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "names"),
+    [
+        (20, np.zeros(20), "sample_weight"),
+        (20, np.ones(19), "sample_weight"),
+        (20, np.r_[np.ones(2), np.zeros(18)], "n_clusters must be at most the number of rows, got 3 for 2"),
+        (0, None, r"0 sample\(s\)"),
+    ],
+)
+def test_rows_that_cannot_be_clustered_are_named(rng, rows, weights, names):
+    with pytest.raises(ValueError, match=names):
+        VCGMM(3).fit(rng.normal(size=(rows, 4)), sample_weight=weights)
+
+
+def test_more_clusters_than_distinct_rows_are_reported(rng):
+    X = blobs(rng, n=5)[np.arange(100) % 5]
+    with pytest.warns(ConvergenceWarning, match=r"[1-3] of 8 clusters have no points of their own; there may be fewer"):
+        model = VCGMM(8, random_state=0).fit(X)
+    assert len(np.unique(model.cluster_centers_.round(9), axis=0)) == 5
+    assert quantization_error(X, model.cluster_centers_) < 1e-12 * X.size

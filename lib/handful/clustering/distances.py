@@ -25,7 +25,7 @@ def _smallest(half_sq, products, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def _settle(X, centers, products, half_sq, slack, labels, sq_dist):
+def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
     # `half_sq - products` orders a row's centres but for rounding of up to `slack`: those that come that close to
     # the smallest are measured again, directly and in float64.
     n_centers = centers.shape[0]
@@ -44,7 +44,7 @@ def _settle(X, centers, products, half_sq, slack, labels, sq_dist):
                 if half_sq[c] - row[c] <= limit:
                     total = 0.0
                     for j in range(X.shape[1]):
-                        difference = np.float64(X[i, j]) - centers[c, j]
+                        difference = (np.float64(X[i, j]) - centers[c, j]) * scale
                         total += difference * difference
                     if total < best:
                         best = total
@@ -72,19 +72,22 @@ def nearest_centers(X, centers):
     centers = np.ascontiguousarray(centers, dtype=np.float64)
     # The median: one far centre must not move the origin away from all others.
     shift = np.median(centers, axis=0)
-    small = np.ascontiguousarray((centers - shift).astype(X.dtype))
+    # In units of a power of two: nothing rounds anew, and the squares of tiny entries do not vanish.
+    sizes = np.abs(centers - shift)
+    scale = 2.0 ** -np.clip(np.floor(np.log2(np.median(sizes[sizes > 0]))), -1000, 1000) if sizes.any() else 1.0
+    small = np.ascontiguousarray(((centers - shift) * scale).astype(X.dtype))
     half_sq = sq_norms(small) / 2
     largest = np.sqrt(2 * half_sq.max())
     labels, sq_dist = np.empty(n, np.intp), np.empty(n)
     step = max(1, BLOCK_ENTRIES // len(centers))
     for start in range(0, n, step):
         rows = np.ascontiguousarray(X[start : start + step])
-        shifted = (rows - shift).astype(X.dtype)
+        shifted = ((rows - shift) * scale).astype(X.dtype)
         size = np.sqrt(sq_norms(shifted)) + largest
         slack = (np.finfo(X.dtype).eps * (4 + np.sqrt(d))) * size * size
         part = slice(start, start + step)
-        _settle(rows, centers, shifted @ small.T, half_sq, slack, labels[part], sq_dist[part])
-    return labels, sq_dist
+        _settle(rows, centers, scale, shifted @ small.T, half_sq, slack, labels[part], sq_dist[part])
+    return labels, sq_dist / scale / scale
 
 
 def quantization_error(X, centers, sample_weight=None):
@@ -116,16 +119,39 @@ def quantization_error(X, centers, sample_weight=None):
     return float(check_sample_weight(sample_weight, len(X)) @ nearest_centers(X, centers)[1])
 
 
-def probable_centers(X, centers):
+def inverted_file(centers, factor=LIST_FACTOR):
+    """About sqrt(C) cells, found by k-means on the centres; each centre is listed in the ``factor`` nearest of them.
+
+    Returns
+    -------
+    cells : array, shape (m, d)
+    lists : list of m int arrays, the centres of each cell
+    n_distances : int, distances that were computed
+    """
+    C = len(centers)
+    cells = np.array(centers[:: int(np.sqrt(C))])
+    for _ in range(3):
+        mine = _nearest_by_products(centers, cells)
+        for j in np.unique(mine):
+            cells[j] = centers[mine == j].mean(axis=0)
+    factor = min(factor, len(cells))
+    nearest = np.argpartition(sq_norms(cells) / 2 - centers @ cells.T, factor - 1, axis=1)[:, :factor]
+    order = np.argsort(nearest, axis=None, kind="stable")
+    edges = np.cumsum(np.bincount(nearest.ravel(), minlength=len(cells)))
+    return cells, np.split(order // factor, edges[:-1]), 4 * C * len(cells)
+
+
+def probable_centers(X, centers, file=None):
     """The nearest centre of each row but for rounding and, where there are many, for what an inverted file misses.
 
-    Where there are more than 2,048 centres: about sqrt(C) cells, found by k-means on the centres; each row looks
-    through the centres around its cell only, so that it takes about 5 sqrt(C) distances in place of C.
+    Where there are more than 2,048 centres each row looks through the centres around its cell only: about 5 sqrt(C)
+    distances in place of C where the cells are even, more where many centres lie about one point.
 
     Parameters
     ----------
     X : array, shape (n, d), about the origin, so that products of matrices do not cancel
     centers : array, shape (C, d)
+    file : from `inverted_file`, or None
 
     Returns
     -------
@@ -133,24 +159,20 @@ def probable_centers(X, centers):
     n_distances : int, distances that were computed
     """
     n, C = len(X), len(centers)
-    if C <= MANY:
+    if file is None and C <= MANY:
         return _nearest_by_products(X, centers), n * C
-    coarse = np.array(centers[:: int(np.sqrt(C))])
-    for _ in range(3):
-        cell = _nearest_by_products(centers, coarse)
-        for j in np.unique(cell):
-            coarse[j] = centers[cell == j].mean(axis=0)
-    width = min(C, LIST_FACTOR * C // len(coarse))
-    lists = np.argpartition(sq_norms(centers) / 2 - coarse @ centers.T, width - 1, axis=1)[:, :width]
-    cell = _nearest_by_products(X, coarse)
+    cells, lists, n_distances = file or inverted_file(centers)
+    cell = _nearest_by_products(X, cells)
     order = np.argsort(cell, kind="stable")
-    edges = np.searchsorted(cell[order], np.arange(len(coarse) + 1))
+    edges = np.searchsorted(cell[order], np.arange(len(cells) + 1))
     labels = np.empty(n, np.int32)
+    n_distances += n * len(cells)
     for j, mine in enumerate(lists):
         rows = order[edges[j] : edges[j + 1]]
         if len(rows):
             labels[rows] = mine[_nearest_by_products(X[rows], centers[mine])]
-    return labels, n * (len(coarse) + width) + C * len(coarse)
+            n_distances += len(rows) * len(mine)
+    return labels, n_distances
 
 
 def _nearest_by_products(X, centers):

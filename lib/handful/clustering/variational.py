@@ -42,15 +42,38 @@ class Mixture:
 
 
 @dataclass
+class Statistics:
+    """What the M-step needs of rows whose responsibilities stay as they are.
+
+    Attributes
+    ----------
+    mass : float64 array, shape (C,), weight of each cluster
+    means : float64 array, shape (C, p)
+    scatter : float64 array, shape (C,), weighted sum of squared distances to the mean
+    """
+
+    mass: np.ndarray
+    means: np.ndarray
+    scatter: np.ndarray
+
+    def __add__(self, other):
+        mass = self.mass + other.mass
+        part = np.divide(other.mass, mass, out=np.zeros_like(mass), where=mass > 0)
+        step = other.means - self.means
+        scatter = self.scatter + other.scatter + self.mass * part * (step**2).sum(axis=1)
+        return Statistics(mass, self.means + part[:, None] * step, scatter)
+
+
+@dataclass
 class Trace:
-    """What an optimisation did: bounds after each E-step, iterations, distances, moves, weight of each cluster."""
+    """What an optimisation did: bounds after each E-step, iterations, distances, moves, statistics at its end."""
 
     bounds: list = field(default_factory=list)
     n_iter: int = 0
     n_distances: int = 0
     n_moves: int = 0
     converged: bool = False
-    mass: np.ndarray | None = None
+    statistics: Statistics | None = None
 
 
 def padded(rows):
@@ -109,13 +132,16 @@ class VariationalEM:
     floor : float, the least variance
     hard : bool, give each point to its best cluster alone
     n_steps : int, M-steps that came before on other rows
+    past : Statistics of further rows, which stay with their clusters (incremental EM, Neal and Hinton 1998), or None
     """
 
-    def __init__(self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor, hard=False, n_steps=0):
+    def __init__(
+        self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor, hard=False, n_steps=0, past=None
+    ):
         self.Y, self.weights, self.K = Y, weights, K
         self.n_features, self.n_random, self.shared = n_features, n_random, shared
         self.key, self.threads, self.floor = np.uint64(key), threads, floor
-        self.total = weights.sum()
+        self.past, self.total = past, weights.sum() + (0.0 if past is None else past.mass.sum())
         self.rows = np.arange(len(Y))  # where each row stood before the reordering
         n, n_kept = K.shape
         self.best = np.empty((n, n_kept), Y.dtype)
@@ -168,7 +194,7 @@ class VariationalEM:
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
                 self._reorder()
-        trace.mass = self.masses(len(mixture.centers))
+        trace.statistics = self._statistics(np.array(mixture.centers))
         return trace
 
     def _split(self, mixture, trace, bound):
@@ -183,10 +209,10 @@ class VariationalEM:
         self.threads.run(moving.split_gains, n_clusters, *arrays, self.key, self.hard, price, gain, halves)
         self.key += np.uint64(2 * n_clusters)
         pairs = moving.choose_moves(loss, gain, self.K, *kernels.group_by_cluster(self.K, self.share, n_clusters, True))
+        if not len(pairs):
+            return bound, 0
         before, K = mixture.copy(), self.K.copy()
         for _ in range(ATTEMPTS):
-            if not len(pairs):
-                return bound, 0
             removed, cut = pairs.T
             mixture.centers[cut], mixture.centers[removed] = halves[cut, 0], halves[cut, 1]
             mixture.variance[removed] = mixture.variance[cut]
@@ -201,6 +227,8 @@ class VariationalEM:
             mixture.restore(before)
             self.K[:] = K
             pairs = pairs[: len(pairs) // 4]  # the surest ones
+            if not len(pairs):
+                break
         return self._e_step(mixture, trace), 0
 
     def _e_step(self, mixture, trace):
@@ -238,7 +266,11 @@ class VariationalEM:
         self.threads.run(
             kernels.responsibilities, n, offset, rate, self.K, self.best, self.hard, self.share, self.log_sum
         )
-        return float((self.weights * self.log_sum).sum() - self.total * constant)
+        bound = float((self.weights * self.log_sum).sum() - self.total * constant)
+        if self.past is not None:
+            moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
+            bound -= float((offset * self.past.mass + rate * (self.past.scatter + self.past.mass * moved)).sum())
+        return bound
 
     def _values(self, mixture):
         # Minus the log joints as offset + rate * squared distance + a constant, which float32 need not hold.
@@ -256,24 +288,24 @@ class VariationalEM:
             members = firsts // self.K.shape[1]
             found = self.found, self.found_value, self.n_found
             run(kernels.update_neighbours, n_clusters, *found, members, edges, mixture.neighbours)
+        statistics = self._statistics(mixture.centers)
+        self._set_variance(mixture, statistics.mass, statistics.scatter)
+        if relocate and not statistics.mass.all():
+            self._relocate(mixture, np.flatnonzero(statistics.mass == 0))
+
+    def _statistics(self, centers):
+        # Those of the present responsibilities; `centers` become the means.
+        n_clusters = len(centers)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
-        run(
-            kernels.m_step,
-            n_clusters,
-            self.Y,
-            self.weights,
-            self.share,
-            self.best,
-            entries,
-            edges,
-            mixture.centers,
-            mass,
-            scatter,
-        )
-        self._set_variance(mixture, mass, scatter)
-        if relocate and not mass.all():
-            self._relocate(mixture, np.flatnonzero(mass == 0))
+        arrays = self.Y, self.weights, self.share, self.best, entries, edges
+        self.threads.run(kernels.m_step, n_clusters, *arrays, centers, mass, scatter)
+        found = Statistics(mass, centers.astype(np.float64), scatter)
+        if self.past is not None:
+            found = self.past + found
+            used = found.mass > 0
+            centers[used] = found.means[used]
+        return found
 
     def _set_variance(self, mixture, mass, scatter):
         shared = scatter.sum() / (self.n_features * self.total)
@@ -309,10 +341,6 @@ class VariationalEM:
                 neighbours[c, -1] = home
             if c not in neighbours[home]:
                 neighbours[home, -1] = c
-
-    def masses(self, n_clusters):
-        """Weight of each cluster under the present responsibilities, shape (C,)."""
-        return np.bincount(self.K.ravel(), weights=(self.share * self.weights[:, None]).ravel(), minlength=n_clusters)
 
     def _reorder(self):
         order = np.argsort(self.K[:, 0], kind="stable")

@@ -4,16 +4,22 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
+from handful.clustering.mixture_estimator import MixtureEstimator
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
-from handful.clustering.variational import SETTLED, Mixture, VariationalEM, padded, random_neighbours, random_sets
+from handful.clustering.variational import (
+    N_SHARED,
+    SETTLED,
+    Mixture,
+    Statistics,
+    VariationalEM,
+    padded,
+    random_neighbours,
+    random_sets,
+)
 from handful.clustering.vcgmm_kernels import Threads
 from handful.coreset import as_generator, check_magnitude, check_sample_weight, check_size
 from handful.sensitivity.lightweight import lightweight_coreset
@@ -22,10 +28,9 @@ INITS = ("afkmc2", "greedy", "k-means++")
 FIRST_ROWS, GROWTH = 16, 4  # a cluster in the first phase; each further phase has so many times the rows
 HARD_KEPT = 3  # clusters kept a point where only the best of them counts
 N_SHIFT = 4096  # rows whose median becomes the origin
-SCORE_ENTRIES = 1 << 22  # of the distances held at a time
 
 
-class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class VCGMM(MixtureEstimator):
     """Many clusters on much data: a Gaussian mixture fitted by truncated variational EM on a lightweight coreset.
 
     Hirschberger, Forster and Lücke (2019), Algorithms 1 and 2. Each point looks only at the neighbours of the clusters
@@ -64,6 +69,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     cluster_centers_ : array, shape (C, d)
     variance_ : float, or with "isotropic" float64 array of shape (C,)
     weights_ : float64 array, shape (C,), priors
+    counts_ : float64 array, shape (C,), weight of the rows of each cluster, of those before a `partial_fit`, too
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
     lower_bounds_ : list of float, after each E-step, with `grow` of the last phase; never decreasing
     n_moves_ : int, clusters moved by "split", in the last phase
@@ -137,41 +143,65 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         ValueError
             for bad options, more clusters than rows of positive weight, bad weights, NaN and infinity
         """
+        return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Go on with further rows, or a further coreset; those before count on, each with the clusters that it has.
+
+        Incremental EM (Neal and Hinton 1998): statistics of the rows before, of the size of the centres, take part in
+        each M-step, so that the bound of all rows rises. Centres begin where they are. The first call is `fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as of `fit`; with `coreset_size` a coreset of these rows is drawn, too
+        """
+        go_on = hasattr(self, "cluster_centers_")
+        return self._fit(X, sample_weight, go_on=go_on, past=self._past if go_on else None)
+
+    def _fit(self, X, sample_weight, *, go_on, past=None):
         self._check_options()
-        X = self._validate(X, reset=not (self.warm_start and hasattr(self, "cluster_centers_")))
+        X = self._validate(X, reset=not go_on)
         check_magnitude(X, "X", X.dtype)
         weights = check_sample_weight(sample_weight, len(X))
         n_rows = int(np.count_nonzero(weights))
-        if self.n_clusters > n_rows:
+        if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         rng = as_generator(self.random_state)
         rows, counts, n_distances = self._coreset(X, weights if sample_weight is not None else None, rng)
-        self._set_frame(rows)
+        self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
         # The weights' unit drops out of everything but the bound.
         unit = counts.max()
-        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng)
+        past = past and self._past_in_frame(*past, unit, padded(rows[:1]).shape[1])
+        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng, go_on, past)
         self.n_distances_ = n_distances + n_fitting
-        in_units_of_X = (counts / unit).sum() * X.shape[1] * np.log(self._unit)
-        self._keep(mixture, trace, unit, in_units_of_X)
+        self._keep(mixture, trace, unit)
         if self.compute_labels:
             self.labels_ = nearest_centers(X, self.cluster_centers_)[0]
         elif hasattr(self, "labels_"):
             del self.labels_
         return self
 
-    def _optimise(self, rows, weights, rng):
+    def _past_in_frame(self, statistics, old_unit, unit, width):
+        ratio = (old_unit / self._unit) ** 2
+        means = np.zeros((len(statistics.mass), width))
+        means[:, : self.n_features_in_] = (statistics.means - self._shift) / self._unit
+        return Statistics(statistics.mass / unit, means, statistics.scatter / unit * ratio)
+
+    def _optimise(self, rows, weights, rng, go_on, past):
         # The mixture, the trace of the last phase with all iterations counted, and all distances computed.
         Y = padded(self._to_frame(rows))
-        floor, mixture, n_distances, n_iter, n_steps = self._variance_floor(Y), None, 0, 0, 0
+        floor, mixture, n_distances, n_iter = self._variance_floor(Y), None, 0, 0
+        n_steps = 0 if past is None else N_SHARED
+        moves = "empty" if self.moves == "split" and past is not None else self.moves  # what is past cannot be cut
         with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
-            for size in self._sizes(len(Y)):
+            for size in self._sizes(len(Y), go_on):
                 last = size == len(Y)
                 mine, u = Y, weights
                 if not last:
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
                 if mixture is None:
-                    mixture, first, n_starting = self._begin(mine, u, rng)
+                    mixture, first, n_starting = self._begin(mine, u, rng, go_on)
                     K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng, first=first)
                 else:
                     first, n_starting = probable_centers(mine, mixture.centers)
@@ -191,6 +221,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
                     threads=threads,
                     floor=floor,
                     n_steps=n_steps,
+                    past=past,
                 )
                 paper = self.stopping == "paper" and last
                 trace = em.run(
@@ -198,7 +229,7 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
                     tol=self.tol if last else max(self.tol, SETTLED),
                     max_iter=self.max_iter,
                     relative_to=em.total * rows.shape[1] * np.log(self._unit) if paper else None,
-                    moves=self.moves,
+                    moves=moves,
                     progress=lambda bound: bar.update(),
                 )
                 floor, n_steps = em.floor, em.n_steps
@@ -207,10 +238,10 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         trace.n_iter = n_iter
         return mixture, trace, n_distances
 
-    def _sizes(self, n):
+    def _sizes(self, n, go_on):
         # Rows of each phase.
         sizes = [n]
-        if self.grow and not (self.warm_start and hasattr(self, "cluster_centers_")):
+        if self.grow and not go_on:
             size = FIRST_ROWS * self.n_clusters
             sizes = []
             while size * GROWTH <= 1.5 * n:
@@ -235,25 +266,22 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         largest = np.abs(rows - self._shift).max()
         self._unit = float(2.0 ** np.clip(np.floor(np.log2(largest)), -1000, 1000)) if largest > 0 else 1.0
 
-    def _to_frame(self, rows):
-        return ((rows - self._shift) / self._unit).astype(rows.dtype)
-
     def _variance_floor(self, Y):
         # far above what rounding makes of a distance of 0, or the bound of points that are their own centres wavers
         eps = float(np.finfo(Y.dtype).eps)
         return max(eps**1.5 * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
 
-    def _begin(self, Y, counts, rng):
+    def _begin(self, Y, counts, rng, go_on):
         # The first mixture, each row's first cluster (or None), and the distances that finding them took.
         C, width = self.n_clusters, min(self.n_neighbors, self.n_clusters)
         variance, log_prior = np.zeros(C), np.full(C, -np.log(C))
         neighbours, first, n_distances = None, None, 0
         from_nearest = self.start == "nearest"
-        if self.warm_start and hasattr(self, "cluster_centers_"):
+        if go_on:
             if len(self.cluster_centers_) != C:
                 raise ValueError(
                     f"n_clusters is {C}, but the warm start has {len(self.cluster_centers_)} centres; "
-                    "set warm_start=False."
+                    "call fit with warm_start=False."
                 )
             centers = padded(self._to_frame(self.cluster_centers_.astype(Y.dtype)))
             variance = np.maximum(np.broadcast_to(self.variance_, C) / self._unit**2, self._variance_floor(Y))
@@ -283,8 +311,12 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             neighbours = random_neighbours(C, width, rng)
         return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
 
-    def _keep(self, mixture, trace, unit, in_units_of_X):
-        d = self.n_features_in_
+    def _keep(self, mixture, trace, unit):
+        d, found = self.n_features_in_, trace.statistics
+        in_units_of_X = found.mass.sum() * d * np.log(self._unit)
+        self.counts_ = unit * found.mass
+        means = found.means[:, :d] * self._unit + self._shift
+        self._past = Statistics(self.counts_, means, unit * found.scatter), self._unit
         centers = mixture.centers[:, :d].astype(np.float64) * self._unit + self._shift
         self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
         self._log_variance = np.log(mixture.variance) + 2 * np.log(self._unit)
@@ -297,64 +329,29 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.lower_bound_ = self.lower_bounds_[-1]
         self.n_moves_ = trace.n_moves
         self.n_iter_, self.converged_ = trace.n_iter, trace.converged
-        self.n_empty_ = int(np.count_nonzero(trace.mass == 0))
+        self.n_empty_ = int(np.count_nonzero(found.mass == 0))
         if not trace.converged:
             warnings.warn(
                 f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        if self.n_empty_:
+        unused = max(self.n_empty_, self.n_clusters - len(np.unique(self.cluster_centers_, axis=0)))
+        if unused:
             warnings.warn(
-                f"{self.n_empty_} of {self.n_clusters} clusters have no points; "
+                f"{unused} of {self.n_clusters} clusters have no points of their own; "
                 + (
                     "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
                     if self.moves
                     else "set moves='empty' to use them elsewhere."
                 ),
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-
-    def predict(self, X):
-        """The nearest centre of each row (with "isotropic" the likeliest cluster), int array of shape (n,)."""
-        check_is_fitted(self)
-        X = self._validate(X)
-        if self.covariance == "shared":
-            return nearest_centers(X, self.cluster_centers_)[0]
-        return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """`fit`, then the labels of `X`."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
-
-    def transform(self, X):
-        """Distances to the centres, shape (n, C)."""
-        check_is_fitted(self)
-        return euclidean_distances(self._validate(X), self.cluster_centers_)
-
-    def score_samples(self, X):
-        """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
-        check_is_fitted(self)
-        return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
-
-    def score(self, X, y=None):
-        """Mean log-density of the rows."""
-        return float(self.score_samples(X).mean())
-
-    def _log_joints(self, X):
-        # Blocks of log p(c, x), shape (at most n, C), in the frame of the fit, where squares do not underflow.
-        centers = (self.cluster_centers_.astype(np.float64) - self._shift) / self._unit
-        scaled = self._log_variance - 2 * np.log(self._unit)
-        with np.errstate(divide="ignore"):
-            constant = np.log(self.weights_) - 0.5 * self.n_features_in_ * (np.log(2 * np.pi) + self._log_variance)
-        step = max(1, SCORE_ENTRIES // len(centers))
-        for start in range(0, len(X), step):
-            rows = (X[start : start + step].astype(np.float64) - self._shift) / self._unit
-            yield constant - 0.5 * euclidean_distances(rows, centers, squared=True) * np.exp(-scaled)
-
-    def _validate(self, X, reset=False):
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
 
     def _check_options(self):
         least = {"n_clusters": 1, "n_neighbors": 1, "n_random": 0, "chain_length": 1, "max_iter": 1}
@@ -379,12 +376,3 @@ class VCGMM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
-
-    @property
-    def _n_features_out(self):
-        return self.n_clusters
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

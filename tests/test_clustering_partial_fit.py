@@ -1,0 +1,152 @@
+"""VCGMM over one coreset after another: incremental EM against its textbook form, and what is kept of rows before."""
+
+import warnings
+
+import numpy as np
+import pytest
+from handful.clustering.distances import quantization_error
+from handful.clustering.vcgmm import VCGMM
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def blobs(rng, n, d=5, k=20, dtype=np.float64, means=None):
+    means = rng.normal(size=(k, d)) * 4 if means is None else means
+    return (means[rng.integers(len(means), size=n)] + rng.normal(size=(n, d))).astype(dtype)
+
+
+def posterior(X, u, mu, variance, prior):
+    D = ((X[:, None] - mu) ** 2).sum(axis=2)
+    joint = np.log(prior) - X.shape[1] / 2 * np.log(2 * np.pi * variance) - D / (2 * variance)
+    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True)) * u[:, None], u @ logsumexp(joint, axis=1)
+
+
+def sufficient(X, share):
+    mass = share.sum(axis=0)
+    means = share.T @ X / mass[:, None]
+    return mass, means, (share * ((X[:, None] - means) ** 2).sum(axis=2)).sum(axis=0)
+
+
+@pytest.mark.parametrize("covariance", ["shared", "isotropic"])
+def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng, covariance):
+    C, d, n_iter = 4, 5, 10
+    X, u = blobs(rng, 600, k=4), rng.exponential(size=600)
+    first, second = slice(0, 400), slice(400, 600)
+    options = dict(n_neighbors=C, init=X[:C], moves=None, covariance=covariance, compute_labels=False, tol=0.0)
+    model = VCGMM(C, max_iter=n_iter, **options).fit(X[first], sample_weight=u[first])
+    mu, variance, prior = model.cluster_centers_.copy(), np.broadcast_to(model.variance_, C).copy(), model.weights_
+    share, _ = posterior(X[first], u[first], mu, variance, prior)
+    M, means, S = sufficient(X[first], share)
+    model.partial_fit(X[second], sample_weight=u[second])
+    for _ in range(n_iter):
+        share, _ = posterior(X[second], u[second], mu, variance, prior)
+        m, new, s = sufficient(X[second], share)
+        mass = M + m
+        mu = (M[:, None] * means + m[:, None] * new) / mass[:, None]
+        scatter = S + s + M * ((means - mu) ** 2).sum(axis=1) + m * ((new - mu) ** 2).sum(axis=1)
+        if covariance == "shared":
+            variance = np.full(C, scatter.sum() / (d * mass.sum()))
+        else:
+            variance, prior = scatter / (d * mass), mass / mass.sum()
+    bound = posterior(X[second], u[second], mu, variance, prior)[1]
+    fixed = np.log(prior) - d / 2 * np.log(2 * np.pi * variance)
+    bound += M @ fixed - ((S + M * ((means - mu) ** 2).sum(axis=1)) / (2 * variance)).sum()
+    np.testing.assert_allclose(model.cluster_centers_, mu, atol=1e-8)
+    np.testing.assert_allclose(model.variance_, variance if covariance == "isotropic" else variance[0], rtol=1e-8)
+    assert model.lower_bound_ == pytest.approx(bound, rel=1e-9)
+    assert model.counts_.sum() == pytest.approx(u.sum())
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from(["shared", "isotropic"]),
+    st.sampled_from([None, "empty", "split"]),
+    st.sampled_from(["soft", "hard"]),
+)
+def test_the_bound_of_all_rows_never_decreases(seed, dtype, covariance, moves, assignment):
+    rng = np.random.default_rng(seed)
+    C = int(rng.integers(1, 30))
+    X = blobs(rng, int(rng.integers(2 * C + 20, 400)), k=int(rng.integers(1, 40)), dtype=dtype)
+    half = len(X) // 2
+    model = VCGMM(
+        C, n_neighbors=3, covariance=covariance, moves=moves, assignment=assignment, tol=0.0, max_iter=20,
+        compute_labels=False, random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X[:half]).partial_fit(X[half:], sample_weight=rng.random(len(X) - half) + 0.1)
+    bounds = np.array(model.lower_bounds_)
+    slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
+    if np.min(model.variance_) < 1e-6 * X.var():
+        slack += np.sqrt(np.finfo(dtype).eps) * X.size
+    # The first E-step of "isotropic" may stand on variances below the floor of the new rows
+    assert (np.diff(bounds)[1:] > -slack).all(), np.diff(bounds)
+
+
+def test_coresets_one_by_one_are_nearly_as_good_as_all_rows_at_once(rng):
+    X = blobs(rng, 12_000, k=30)
+    options = dict(n_clusters=30, n_neighbors=6, random_state=0, compute_labels=False)
+    whole, parts = VCGMM(**options).fit(X), VCGMM(**options, coreset_size=700)
+    for part in np.split(X, 8):
+        parts.partial_fit(part)
+    assert parts.counts_.sum() == pytest.approx(len(X), rel=0.05)
+    errors = [quantization_error(X, model.cluster_centers_) for model in (whole, parts)]
+    assert errors[1] < 1.05 * errors[0]
+    assert parts.lower_bound_ == pytest.approx(parts.score_samples(X).sum(), rel=0.05)
+
+
+def test_rows_before_are_not_forgotten(rng):
+    means = rng.normal(size=(20, 5)) * 4
+    before, after = blobs(rng, 4000, means=means[:10]), blobs(rng, 400, means=means[10:])
+    options = dict(n_clusters=20, random_state=0, compute_labels=False, warm_start=True)
+    kept, forgot = VCGMM(**options).fit(before), VCGMM(**options).fit(before)
+    old = quantization_error(before, kept.cluster_centers_)
+    kept.partial_fit(after)
+    forgot.fit(after)
+    assert quantization_error(before, kept.cluster_centers_) < 1.5 * old
+    assert quantization_error(before, forgot.cluster_centers_) > 2 * quantization_error(before, kept.cluster_centers_)
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e6])
+def test_result_follows_scale_over_several_calls(rng, factor):
+    X = blobs(rng, 900)
+    centers = []
+    for f in (1.0, factor):
+        model = VCGMM(15, random_state=0)
+        for part in np.split(X * f, 3):
+            model.partial_fit(part)
+        centers.append(model.cluster_centers_ / f)
+    np.testing.assert_allclose(*centers, atol=1e-6)
+
+
+def test_later_rows_may_be_few_far_or_alike(rng):
+    X = blobs(rng, 500)
+    model = VCGMM(10, random_state=0)
+    for rows in (X, X[:1], np.full((3, 5), 1e6), np.ones((30, 5)), 1e-300 * X):
+        model.partial_fit(rows)
+        assert np.isfinite(model.cluster_centers_).all()
+        assert np.isfinite(model.lower_bound_)
+        assert len(model.labels_) == len(rows)
+    assert model.counts_.sum() == pytest.approx(500 + 1 + 3 + 30 + 500)
+
+
+def test_the_first_rows_must_be_enough_and_the_number_of_clusters_stays(rng):
+    X = blobs(rng, 50)
+    with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, got 8 for 5"):
+        VCGMM(8).partial_fit(X[:5])
+    model = VCGMM(8).partial_fit(X)
+    with pytest.raises(ValueError, match="n_clusters is 9, but the warm start has 8 centres"):
+        model.set_params(n_clusters=9).partial_fit(X)
+    with pytest.raises(ValueError, match="features"):
+        VCGMM(8).fit(X).partial_fit(X[:, :3])
