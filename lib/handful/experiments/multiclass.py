@@ -170,9 +170,10 @@ class Variants:
             out[m] = (np.array(model.indices), np.ones(m))
         return out
 
-    def regularised(self, max_steps=1000, watch=None):
-        """One run of Algorithm 2, halted at every size."""
-        path = regularised_path(self.everything(True), self.sizes, max_steps=max_steps, watch=watch)
+    def regularised(self, sizes=None, *, max_steps=1000, watch=None):
+        """One run of Algorithm 2, halted at every size (of those given, or of all)."""
+        sizes = self.sizes if sizes is None else sizes
+        path = regularised_path(self.everything(True), sizes, max_steps=max_steps, watch=watch)
         return {m: (indices, weights) for m, indices, weights in path}
 
 
@@ -181,15 +182,15 @@ def score(data, l2, method, chosen, **more):
 
     Returns
     -------
-    list of dict, with method, size, share (percent), n_positive (points of positive weight), test_accuracy (percent)
-    and train_loss (nats)
+    list of dict, with method, size, share (percent), n_positive (points of positive weight), l2, test_accuracy
+    (percent) and train_loss (nats)
     """
     classes, rows = int(data.y.max()) + 1, []
     for m, (indices, weights) in chosen.items():
         held = weights > 0
         theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
         rows.append(
-            dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()))
+            dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2)
             | evaluate(theta, data)
             | more
         )

@@ -4,7 +4,7 @@ import numpy as np
 
 from handful.bilevel.weights import descend
 
-_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
 
 
 def simplex_grid(n):
@@ -19,7 +19,7 @@ def simplex_grid(n):
     inside = i + j < n
     first, second = i[inside] / (n - 1), j[inside] / (n - 1)
     w = np.column_stack([first, second, np.maximum(1.0 - first - second, 0.0)])
-    return w, w @ _CORNERS
+    return w, w @ CORNERS
 
 
 def penalty(w, q=0.5):
