@@ -84,7 +84,13 @@ class LabellingPanel:
             picture = w.Image(value=_png(self._pictures[index]), format="png")
             picture.layout.width, picture.layout.height, picture.layout.object_fit = "96px", "64px", "fill"
             shown.append(picture)
-        player = w.Audio(value=_wav(self._sound[index], self._rate), format="wav", autoplay=False, loop=False)
+        player = w.Audio(
+            value=_wav(self._sound[index], self._rate),
+            format="wav",
+            autoplay=False,
+            loop=False,
+            layout={"width": "230px"},
+        )
         return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
 
     def _report(self):
