@@ -111,6 +111,7 @@ def against_peers(bench, name, X, n_clusters, coreset_size, n_seeds=3):
             coreset_size=coreset_size,
             init="afkmc2",
             moves=None,
+            grow=False,
             stopping="paper",
             compute_labels=False,
             random_state=seed,

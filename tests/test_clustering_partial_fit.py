@@ -41,7 +41,9 @@ def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng, covariance):
     C, d, n_iter = 4, 5, 10
     X, u = blobs(rng, 600, k=4), rng.exponential(size=600)
     first, second = slice(0, 400), slice(400, 600)
-    options = dict(n_neighbors=C, init=X[:C], moves=None, covariance=covariance, compute_labels=False, tol=0.0)
+    options = dict(
+        n_neighbors=C, init=X[:C], moves=None, grow=False, covariance=covariance, compute_labels=False, tol=0.0
+    )
     model = VCGMM(C, max_iter=n_iter, **options).fit(X[first], sample_weight=u[first])
     mu, variance, prior = model.cluster_centers_.copy(), np.broadcast_to(model.variance_, C).copy(), model.weights_
     share, _ = posterior(X[first], u[first], mu, variance, prior)

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-FULL = dict(compute_labels=False, tol=0.0)
+FULL = dict(compute_labels=False, tol=0.0, grow=False)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_result_follows_shift_and_scale(rng, factor, shift):
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3])
 def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
-    model = VCGMM(25, stopping="paper", tol=1e-3, random_state=0).fit(blobs(rng) * factor)
+    model = VCGMM(25, stopping="paper", moves=None, grow=False, tol=1e-3, random_state=0).fit(blobs(rng) * factor)
     bounds = np.array(model.lower_bounds_)
     small = abs(np.diff(bounds)) <= 1e-3 * abs(bounds[:-1])
     assert small[-1]
@@ -230,8 +230,8 @@ def test_float32_is_as_good_as_float64(rng):
     [
         {},
         dict(covariance="isotropic", n_random=1, coreset_size=1000, init="afkmc2"),
-        dict(n_clusters=40, moves="split", grow=True),
-        dict(n_clusters=40, moves="split", assignment="hard"),
+        dict(n_clusters=40, grow=True),
+        dict(n_clusters=40, assignment="hard"),
     ],
     ids=["plain", "all", "grown", "hard"],
 )
@@ -298,7 +298,7 @@ def test_empty_clusters_move_or_are_reported(rng):
     X = blobs(rng)
     far = np.r_[X[:20], np.full((5, 6), 1e3)]
     with pytest.warns(ConvergenceWarning, match=r"5 of 25 clusters have no points of their own"):
-        stays = VCGMM(25, init=far, moves=None, n_neighbors=25).fit(X)
+        stays = VCGMM(25, init=far, moves=None, grow=False, n_neighbors=25).fit(X)
     moved = VCGMM(25, init=far, n_neighbors=25).fit(X)
     assert (stays.n_empty_, moved.n_empty_) == (5, 0)
     assert moved.lower_bound_ > stays.lower_bound_
@@ -374,8 +374,8 @@ def test_clusters_in_use_are_left_where_others_take_their_points():
 def test_split_moves_leave_a_bad_optimum(rng):
     means = np.arange(12)[:, None] * [30.0, 0.0]
     X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
-    options = dict(init=X[:12], start="nearest", assignment="hard", random_state=0)  # all in one blob
-    stuck, free = quietly(VCGMM(12, **options), X), quietly(VCGMM(12, moves="split", **options), X)
+    options = dict(init=X[:12], start="nearest", assignment="hard", grow=False, random_state=0)  # in one blob
+    stuck, free = quietly(VCGMM(12, moves="empty", **options), X), quietly(VCGMM(12, **options), X)
     assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
     assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
     assert free.n_moves_ >= 6
@@ -384,8 +384,8 @@ def test_split_moves_leave_a_bad_optimum(rng):
 @pytest.mark.parametrize("covariance", ["shared", "isotropic"])
 def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
     X = blobs(rng, n=4000, k=60)
-    options = dict(covariance=covariance, init="afkmc2", start="nearest", random_state=0)
-    plain, moved = quietly(VCGMM(50, **options), X), quietly(VCGMM(50, moves="split", **options), X)
+    options = dict(covariance=covariance, init="afkmc2", start="nearest", grow=False, random_state=0)
+    plain, moved = quietly(VCGMM(50, moves="empty", **options), X), quietly(VCGMM(50, **options), X)
     assert moved.n_moves_ > 0
     assert moved.lower_bound_ > plain.lower_bound_ + 0.01 * X.size
     assert quantization_error(X, moved.cluster_centers_) < 0.95 * quantization_error(X, plain.cluster_centers_)
@@ -393,9 +393,7 @@ def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
 
 def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
     X = blobs(rng, n=20_000, k=40)
-    whole, grown = (
-        VCGMM(40, moves="split", grow=g, compute_labels=False, random_state=0).fit(X) for g in (False, True)
-    )
+    whole, grown = (VCGMM(40, grow=g, compute_labels=False, random_state=0).fit(X) for g in (False, True))
     errors = [quantization_error(X, model.cluster_centers_) for model in (whole, grown)]
     assert errors[1] < 1.02 * errors[0]
     assert grown.n_distances_ < whole.n_distances_ / 2
@@ -424,7 +422,7 @@ EXPECTED = {
     [
         VCGMM(3),
         VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic"),
-        VCGMM(3, moves="split", grow=True, assignment="hard"),
+        VCGMM(3, moves="empty", grow=False, assignment="hard"),
     ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )

@@ -51,7 +51,7 @@ class VCGMM(MixtureEstimator):
         another in two raises it most, as far as it rises on balance; "empty" moves clusters that have lost all points
         to where the fit is worst; None leaves them, as the paper
     grow : bool, begin with a lightweight coreset of 16 rows a cluster and go on with four times as many, until all
-        (or all of the coreset) take part: most iterations then are on few rows
+        (or all of the coreset) take part: most iterations then are on few rows; the paper has one phase
     assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone: the objective of
         k-means, for a small quantisation error where clusters overlap
     covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
@@ -98,9 +98,9 @@ class VCGMM(MixtureEstimator):
         init="greedy",
         chain_length=2,
         start="auto",
-        moves="empty",
+        moves="split",
         covariance="shared",
-        grow=False,
+        grow=True,
         assignment="soft",
         tol=1e-4,
         stopping="per point",

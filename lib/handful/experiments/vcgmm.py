@@ -160,6 +160,7 @@ def _fit_paper(setting, X, n_clusters, rng):
             init=centers,
             start="random",
             moves=None,
+            grow=False,
             tol=TOL,
             stopping="paper",
             compute_labels=False,

@@ -86,7 +86,9 @@ def _lloyd_cost(X, centers, n_iter):
 
 
 def _em_cost(X, centers, n_neighbors, n_iter, seed):
-    options = dict(init=centers, start="random", moves=None, tol=0.0, compute_labels=False, random_state=seed)
+    options = dict(
+        init=centers, start="random", moves=None, grow=False, tol=0.0, compute_labels=False, random_state=seed
+    )
     start = time.process_time()
     model = CentredVCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
     return dict(distances=model.n_distances_, seconds=time.process_time() - start)
@@ -163,6 +165,7 @@ def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neigh
             init=rows[seeds],
             start="random",
             moves=None,
+            grow=False,
             stopping="paper",
             compute_labels=False,
             random_state=rng,
