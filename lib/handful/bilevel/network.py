@@ -188,13 +188,14 @@ class Network(Problem):
             )
         return losses
 
-    def fit_module(self, X, y, seed):
+    def fit_module(self, X, y, seed, watch=None):
         """A module trained from scratch on some rows.
 
         Parameters
         ----------
         X : tensor, shape (s, d); y : tensor, encoded targets
         seed : sequence of int
+        watch : function ``(step, module)``, called after each minibatch, from 1; for those that look on
 
         Returns
         -------
@@ -228,6 +229,8 @@ class Network(Problem):
                 loss.backward()
                 optimiser.step()
                 schedule.step()
+                if watch is not None:
+                    watch(step + 1, module)
         return module.eval()
 
 
