@@ -121,7 +121,7 @@ class ReplayBuffer(BaseEstimator):
             self.rng_ = as_generator(self.random_state)
         selector = clone(self.selector).set_params(size=min(share, len(X)), random_state=self.rng_)
         selector.fit(_numpy(view), None if y is None else _numpy(y), sample_weight=sample_weight)
-        new = _memory(X, y, selector.indices_)
+        new = remember(X, y, selector.indices_)
         self.memories_ = [*(m.first(share) for m in memories), new]
         return self
 
@@ -152,7 +152,8 @@ class ReplayBuffer(BaseEstimator):
         return X, y, weights
 
 
-def _memory(X, y, indices):
+def remember(X, y, indices):
+    """The `Memory` of some rows of a task; y may be None."""
     chosen = Coreset(indices, np.ones(len(indices)))
     kept, labels, _ = chosen.take(X, y)
     return Memory(*(a.to_numpy() if hasattr(a, "iloc") else a for a in (kept, labels)), indices)
