@@ -11,6 +11,7 @@ from handful.experiments.continual_data import (
     permuted_tasks,
     split_tasks,
     stream_of,
+    video_stream,
 )
 from handful.experiments.stacked import StackedMLP
 from sklearn.base import clone
@@ -69,6 +70,19 @@ def test_a_stream_is_the_tasks_in_order_in_full_batches(arrays):
     rows = {r.tobytes() for X, _ in batches for r in X}
     assert rows <= {r.tobytes() for t in tasks for r in t.X}
     assert len(rows) == 240
+
+
+def test_a_video_stream_has_so_many_frames_of_each_scene_and_those_are_nearly_alike(arrays):
+    frames = [6, 3, 1]
+    X, y, scene = video_stream(arrays, frames=frames, n_scenes=4, shift=0, noise=0.01, seed=3)
+    assert np.bincount(y).tolist() == [24, 12, 4]
+    assert np.bincount(scene).tolist() == [n for n in frames for _ in range(4)]
+    for number in range(12):
+        own = X[scene == number]
+        assert len(set(y[scene == number])) == 1
+        assert np.abs(own - own.mean(axis=0)).max() < 0.05  # five standard deviations of the noise
+    moved, _, _ = video_stream(arrays, frames=frames, n_scenes=4, shift=2, noise=0.0, seed=3)
+    assert len(np.unique(moved, axis=0)) > 12  # frames of a scene differ by where the camera looks
 
 
 def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays):
@@ -177,3 +191,5 @@ def test_what_the_protocols_refuse():
         continual_stream.make_memory("best", size=10, slots=1, batch=5, inputs=4, seed=0)
     with pytest.raises(ValueError, match="kind must be 'mlp' or 'cnn'"):
         make_learner("rnn", 64, seed=0)
+    with pytest.raises(ValueError, match="kind must be 'rbf', 'ntk' or 'cntk', got 'linear'"):
+        continual.make_proxy("linear", 64)

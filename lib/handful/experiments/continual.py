@@ -73,13 +73,14 @@ def make_proxy(kind, inputs, *, n_landmarks=512):
     Parameters
     ----------
     kind : "rbf", "ntk" or "cntk"
-    inputs : int, pixels of a row
+    inputs : int, pixels of a row: a square image of one channel, or 3 x 32 x 32
     """
     if kind == "rbf":
         return rbf_proxy(inputs, n_landmarks=n_landmarks)
     if kind not in ("ntk", "cntk"):
         raise ValueError(f"kind must be 'rbf', 'ntk' or 'cntk', got {kind!r}.")
-    return Nystrom(NTK() if kind == "ntk" else CNTK(), n_landmarks=n_landmarks)
+    kernel = NTK() if kind == "ntk" else CNTK(shape=(3, 32, 32) if inputs == 3072 else None)
+    return Nystrom(kernel, n_landmarks=n_landmarks)
 
 
 def run(tasks, arms, *, seed, size, learner, epochs, batch_size=256, proxy=None):

@@ -103,6 +103,44 @@ def stream_of(tasks, *, batch=125, seed=0):
     return [(X[i : i + batch], y[i : i + batch]) for i in range(0, len(X) - batch + 1, batch)]
 
 
+def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
+    """An imbalanced stream of pictures as a camera gives them, in random order: Figure 2's, made of still images.
+
+    Each scene is one image, each of its frames that image moved by a few pixels under fresh noise, so that frames of a
+    scene are nearly alike, and how many there are differs from class to class.
+
+    Parameters
+    ----------
+    arrays : what `images` gives
+    frames : list of int, frames of each scene of class 0, 1, ...
+    n_scenes : int, images of each class
+    shift : int, pixels that a frame is moved at most, up or down and left or right; the border is continued
+    noise : standard deviation of the pixels' noise, in theirs
+    seed : int
+
+    Returns
+    -------
+    X : float32 array, shape (n, d); y, scene : int arrays, shape (n,), the class and the number of the scene
+    """
+    images, labels = arrays[:2]
+    rng = np.random.default_rng(seed)
+    channels = 3 if images.shape[1] == 3072 else 1
+    side = round((images.shape[1] / channels) ** 0.5)
+    X, y, scene = [], [], []
+    for label, n in enumerate(frames):
+        for row in rng.choice(np.flatnonzero(labels == label), n_scenes, replace=False):
+            image = images[row].reshape(channels, side, side)
+            wide = np.pad(image, ((0, 0), (shift, shift), (shift, shift)), mode="edge")
+            for down, right in rng.integers(2 * shift + 1, size=(n, 2)):
+                X.append(wide[:, down : down + side, right : right + side].ravel())
+            y += [label] * n
+            scene += [len(scene) and scene[-1] + 1] * n
+    X = np.array(X, dtype=np.float32)
+    X += noise * rng.standard_normal(X.shape, dtype=np.float32)
+    order = rng.permutation(len(X))
+    return X[order], np.array(y)[order], np.array(scene)[order]
+
+
 def make_learner(kind, inputs, seed, *, lr=5e-4, bfloat16=False):
     """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`SmallCNN`).
 
