@@ -366,9 +366,13 @@ def test_clusters_in_use_are_left_where_others_take_their_points():
     # cluster 0 is the cheapest to remove, 1 takes its point: 1 can neither go nor be cut; 3 is cut
     K = np.array([[0, 1], [1, 0], [2, 1], [3, 2]], np.int32)
     firsts, edges = group_by_cluster(K, np.ones((4, 2)), 4, True)
-    pairs = choose_moves(np.array([0.1, 0.2, 0.3, 9.0]), np.array([0.0, 9.0, 0.0, 5.0]), K, firsts, edges)
-    np.testing.assert_array_equal(pairs, [[0, 3]])
-    assert not len(choose_moves(np.full(4, 6.0), np.array([0.0, 0.0, 0.0, 5.0]), K, firsts, edges))
+
+    def pairs(loss, gain):
+        return choose_moves(loss, gain, np.argsort(loss), np.argsort(-gain), K, firsts, edges)
+
+    found = pairs(np.array([0.1, 0.2, 0.3, 9.0]), np.array([0.0, 9.0, 0.0, 5.0]))
+    np.testing.assert_array_equal(found, [[0, 3]])
+    assert not len(pairs(np.full(4, 6.0), np.array([0.0, 0.0, 0.0, 5.0])))
 
 
 def test_split_moves_leave_a_bad_optimum(rng):

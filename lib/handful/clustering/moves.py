@@ -112,10 +112,11 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
         if second < 0:
             continue
         a, b = halves[c, 0], halves[c, 1]
-        a[:] = Y[first]
-        b[:] = Y[second]
+        for j in range(width):
+            a[j], b[j] = Y[first, j], Y[second, j]
         for _ in range(LLOYD_STEPS):
-            total[:] = 0.0
+            for j in range(width):
+                total[0, j] = total[1, j] = 0.0
             m0, m1 = 0.0, 0.0
             for e in mine:
                 i = e // n_kept
@@ -158,7 +159,7 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
 
 
 @njit(cache=True, nogil=True)
-def choose_moves(loss, gain, K, firsts, edges):
+def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     """Pairs (cluster to remove, cluster to cut), the cheapest with the richest, none of them in another's way.
 
     A cluster that takes over the points of a removed one is neither removed nor cut in the same round, so that losses
@@ -167,6 +168,7 @@ def choose_moves(loss, gain, K, firsts, edges):
     Parameters
     ----------
     loss, gain : float64 arrays, shape (C,)
+    cheapest, richest : int arrays, shape (C,), the clusters by rising loss, and by falling gain
     K : int32 array, shape (n, C')
     firsts, edges : from `group_by_cluster`, first entries only
 
@@ -175,7 +177,6 @@ def choose_moves(loss, gain, K, firsts, edges):
     int array, shape (n_pairs, 2), each with a gain above its loss, the surest first
     """
     n_clusters, n_kept = loss.size, K.shape[1]
-    cheapest, richest = np.argsort(loss), np.argsort(-gain)
     busy = np.zeros(n_clusters, np.bool_)
     pairs = np.empty((n_clusters, 2), np.int64)
     heir_of = np.full(n_clusters, -1, np.int64)
@@ -197,7 +198,7 @@ def choose_moves(loss, gain, K, firsts, edges):
             busy[c] = busy[s] = True
             for e in firsts[edges[c] : edges[c + 1]]:
                 busy[K[e // n_kept, 1]] = True
-            pairs[n_pairs] = c, s
+            pairs[n_pairs, 0], pairs[n_pairs, 1] = c, s
             n_pairs += 1
             break
     return pairs[:n_pairs]

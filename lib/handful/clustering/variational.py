@@ -208,7 +208,9 @@ class VariationalEM:
         arrays = self.Y, self.weights, rate, self.share, self.best, entries, edges, mixture.centers
         self.threads.run(moving.split_gains, n_clusters, *arrays, self.key, self.hard, price, gain, halves)
         self.key += np.uint64(2 * n_clusters)
-        pairs = moving.choose_moves(loss, gain, self.K, *kernels.group_by_cluster(self.K, self.share, n_clusters, True))
+        orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
+        firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
+        pairs = moving.choose_moves(loss, gain, *orders, self.K, *firsts)
         if not len(pairs):
             return bound, 0
         before, K = mixture.copy(), self.K.copy()

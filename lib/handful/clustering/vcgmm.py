@@ -162,12 +162,13 @@ class VCGMM(MixtureEstimator):
         self._check_options()
         X = self._validate(X, reset=not go_on)
         check_magnitude(X, "X", X.dtype)
-        weights = check_sample_weight(sample_weight, len(X))
-        n_rows = int(np.count_nonzero(weights))
+        # None stays None: ones for each row of a file might not fit into memory
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(X))
+        n_rows = len(X) if weights is None else int(np.count_nonzero(weights))
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         rng = as_generator(self.random_state)
-        rows, counts, n_distances = self._coreset(X, weights if sample_weight is not None else None, rng)
+        rows, counts, n_distances = self._coreset(X, weights, rng)
         self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
         # The weights' unit drops out of everything but the bound.
         unit = counts.max()
