@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful.experiments import continual, continual_stream
+from handful.continual.vcl import VCL
+from handful.experiments import continual, continual_stream, continual_vcl
 from handful.experiments.continual_data import (
     images,
     make_learner,
@@ -171,6 +172,21 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     X, _, memory, epochs, batch_size, _ = learner.calls[-1]
     assert memory is None
     assert (len(X), epochs, batch_size) == (20, 5, 20)
+
+
+def test_vcl_is_run_alike_for_every_method(arrays):
+    tasks = split_tasks(arrays, n_train=40, n_val=10)[:2]
+    options = dict(n_kept=8, hidden=(16,), epochs=3, coreset_epochs=3, n_draws=3)
+    rows = continual_vcl.run(tasks, ["no coreset", "kcenter", "bico"], seed=1, **options)
+    assert rows.method.tolist() == ["no coreset"] * 2 + ["kcenter"] * 2 + ["bico"] * 2
+    assert rows.task.tolist() == [1, 2] * 3
+    model = VCL(continual_vcl.METHODS["kcenter"][0], random_state=1, **options)
+    for task in tasks:
+        model.add_task(task.X, task.y)
+    predicted = model.predict(np.concatenate([task.X_test for task in tasks]))
+    right = 100.0 * np.mean(predicted == np.concatenate([task.y_test for task in tasks]))
+    own = rows[rows.method == "kcenter"]
+    assert np.average(own.accuracy, weights=[len(t.y_test) for t in tasks]) == pytest.approx(right)
 
 
 def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():

@@ -219,12 +219,11 @@ class VCL(BaseEstimator):
                     f"{self.lr:g}; lower the step size."
                 )
 
-    def _outputs(self, q, X):
+    def _outputs(self, q, X, first=None):
         # Draws the inputs of each layer instead of its weights: for each row the same law, at less variance over rows.
+        # `first`: the moments of the first layer, where they are known.
         for i in range(0, len(q), 4):
-            X = X if i == 0 else X.relu()
-            mean = torch.addmm(q[i + 2], X, q[i])
-            variance = torch.addmm(q[i + 3].exp(), X.square(), q[i + 1].exp())
+            mean, variance = first if first and i == 0 else _moments(q[i : i + 4], X if i == 0 else X.relu())
             X = mean + variance.sqrt() * torch.randn(mean.shape, generator=self._draws)
         return X
 
@@ -241,9 +240,18 @@ class VCL(BaseEstimator):
     def _probabilities(self, q, X):
         X = torch.as_tensor(np.asarray(X, dtype=np.float32))
         state = self._draws.get_state()
-        blocks = [sum(self._outputs(q, b).softmax(1) for _ in range(self.n_draws)) for b in X.split(2000)]
+        blocks = []
+        for block in X.split(2000):
+            first = _moments(q[:4], block)
+            blocks.append(sum(self._outputs(q, block, first).softmax(1) for _ in range(self.n_draws)))
         self._draws.set_state(state)
         return (torch.cat(blocks) / self.n_draws).numpy()
+
+
+def _moments(layer, X):
+    # mean and variance of a layer's outputs
+    mean, log_var, bias, bias_log_var = layer
+    return torch.addmm(bias, X, mean), torch.addmm(bias_log_var.exp(), X.square(), log_var.exp())
 
 
 def gaussian_kl(q, p):
