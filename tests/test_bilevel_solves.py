@@ -4,7 +4,9 @@ import clarabel
 import numpy as np
 import pytest
 from handful import LeastSquares, Logistic
+from handful.bilevel import softmax
 from handful.bilevel.forward import CANDIDATES, top_candidates
+from handful.bilevel.generic import Rows
 from handful.bilevel.joint import JointSelection
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.newton import ConvergenceError, cholesky_solve, pointwise
@@ -321,3 +323,26 @@ def test_the_model_is_left_solved_for_the_weights_returned():
     c = optimise_weights(model)
     theta = inner_solution(problem, X, y, share(300, np.arange(10), c))
     np.testing.assert_allclose(model.theta, theta, atol=1e-5 * np.abs(theta).max())
+
+
+# Multinomial selection -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enter", [1, 2])
+def test_a_design_that_goes_from_float32_back_to_float64_solves_the_same_problem(enter, monkeypatch):
+    # many rows keep the type of X, few are solved in float64; Algorithm 2 goes from many to few, and back by a row
+    monkeypatch.setattr(softmax, "LARGE", 60 * 7)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 6)).astype(np.float32), np.eye(3)[rng.integers(3, size=120)]
+    model = softmax.SoftmaxSelection(Logistic(1e-2), Rows(X, y, np.ones(120), np.array([], dtype=int)), rng, tol=1e-6)
+    model.add(range(100))
+    model.solve()
+    model.row_scores()
+    model.keep(np.arange(100) < 20)
+    model.solve()
+    model.add(range(100, 100 + enter))
+    model.solve()
+    chosen = np.array(model.indices)
+    reference = LogisticRegression(C=1 / (1e-2 * len(chosen)), tol=1e-8, max_iter=1000)
+    reference.fit(X[chosen].astype(float), y[chosen].argmax(axis=1))
+    np.testing.assert_allclose(model._to_data(model.theta)[1:], reference.coef_.T, atol=2e-3)

@@ -8,7 +8,7 @@ from handful.bilevel.joint import AlternatingSelection, Joint, JointSelection
 from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
 from handful.bilevel.problems import LinearProblem, Problem
-from handful.bilevel.softmax import SELECTION_TOL, SoftmaxSelection
+from handful.bilevel.softmax import SELECTION_TOL, WEIGHTS_TOL, SoftmaxSelection
 from handful.coreset import check_magnitude
 
 OUTER = ("train", "train+validation", "validation")
@@ -104,7 +104,7 @@ def _selection(problem, X, target, u, absent, capacity, rng, ihvp, data, weighte
     if target.ndim == 2:
         target = np.ascontiguousarray(target, dtype=X.dtype)
         return SoftmaxSelection(
-            problem, Rows(X, target, u, absent), rng, ihvp, 0.1 * SELECTION_TOL if weighted else SELECTION_TOL
+            problem, Rows(X, target, u, absent), rng, ihvp, WEIGHTS_TOL if weighted else SELECTION_TOL
         )
     if problem.kind in data:
         passes = data[problem.kind].twin()

@@ -50,9 +50,12 @@ def precondition(inverse, R, column, out):
     """
     last = inverse.shape[0] - 1
     p, classes = R.shape
-    for k in range(classes):
-        column[:] = R[:, k]
-        out[:, k] = np.dot(inverse[min(k, last)], column)
+    if last == 0:
+        np.dot(inverse[0], R, out)
+    else:
+        for k in range(classes):
+            column[:] = R[:, k]
+            out[:, k] = np.dot(inverse[k], column)
     for j in range(p):
         mean = out[j, 0] * 0
         for k in range(classes):

@@ -11,6 +11,7 @@ from handful.bilevel.newton import ConvergenceError
 
 TOL = 1e-6  # of gradients, in units of the one at zero, and of linear systems
 SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
+WEIGHTS_TOL = 1e-4  # where weights follow the gradient
 IMPLICIT = 10.0  # times the tolerance, for implicit gradients: their digits rank rows only
 FLOAT32_TOL = 1e-3  # what can be asked of float32
 MAX_NEWTON, MAX_CG = 100, 300
@@ -198,6 +199,8 @@ class SoftmaxSelection:
     def _update_preconditioner(self, theta):
         s, p = self._A.shape
         self._age += 1
+        if self._inverse is not None:  # few of many rows may have taken the design back to float64
+            self._inverse = self._inverse.astype(self._A.dtype, copy=False)
         if self._inverse is not None and self._built == s - 1:  # one more row
             weights = self._curvatures(theta, len(self._inverse))[-1].astype(self._A.dtype)
             self._inverse = grow_inverse(self._inverse, self._A[-1], weights, self._penalty[-1])
@@ -288,6 +291,8 @@ class SoftmaxSelection:
 
     def _inverse_hessian_product(self, G):
         # in data coordinates; outside the span of the chosen rows the Hessian is l2 times the identity
+        if self._basis is not None:
+            G = G.astype(self._kind, copy=False)  # products of two types would copy the basis
         if self.ihvp.method == "cholesky":
             inside = self._dense_solve(self._inside(G))
         elif self.ihvp.exact:
