@@ -8,6 +8,7 @@ from handful.experiments import vcgmm as protocol
 from handful.experiments.vcgmm import CentredVCGMM, Setting, available_peers, fit, paper_settings, sweep
 from handful.experiments.vcgmm_data import clustering_problem, cut_patches, patch_file
 from handful.experiments.vcgmm_lloyd import bound, lloyd
+from handful.experiments.vcgmm_mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
 from handful.experiments.vcgmm_scaling import Scale, draw_coreset, exponents, many_clusters, measure
 from handful.experiments.vcgmm_tables import (
     claim_against_lwcs,
@@ -273,6 +274,44 @@ def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
         megabytes.append(draw_coreset(X, 2000, seed=0)[3]["megabytes"])
     assert megabytes[1] < 1.5 * megabytes[0]  # 8 times the rows; statistics of blocks alone grow
     assert megabytes[1] < X.nbytes / 10 / 2**20  # a tenth of the file, a fortieth of its rows as float32
+
+
+# families of mixtures ------------------------------------------------------------------------------------------------
+
+
+def test_families_differ_in_what_they_are_named_for():
+    X = {f: mixture_problem(f, rows=20_000, dimensions=4, components=30).X for f in FAMILIES}
+    for rows in X.values():
+        assert rows.dtype == np.float32
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
+    assert np.abs(X["heavy tails"]).max() > 3 * np.abs(X["balanced"]).max()
+    assert X["overlapping"].var() > 1.5 * X["balanced"].var()
+    assert not np.array_equal(
+        X["balanced"], mixture_problem("balanced", rows=20_000, dimensions=4, components=30, seed=1).X
+    )
+
+
+def test_arms_are_measured_by_the_best_and_the_fastest_that_gets_there():
+    rows = pd.DataFrame(
+        [
+            dict(dataset="a", method=m, setting="", seed=s, error=e + (s - 0.5), seconds=t)
+            for m, e, t in (("kmeans++", 100, 8), ("faiss", 101.5, 4), ("minibatch", 110, 1), ("vcgmm ours", 99, 3))
+            for s in (0, 1)
+        ]
+    )
+    table = against_best(rows, ["kmeans++", "faiss", "minibatch"]).set_index("method")
+    assert table.ratio["vcgmm ours"] == pytest.approx(0.99)
+    assert table.time_ratio["vcgmm ours"] == pytest.approx(0.75)  # of faiss: the faster minibatch is 10 % off
+    assert against_best(rows, ["kmeans++", "minibatch"]).set_index("method").time_ratio["vcgmm ours"] == 0.375
+
+
+def test_arms_on_a_family_leave_rows_that_can_be_drawn():
+    problem = mixture_problem("Pareto weights", rows=1500, dimensions=3, components=20)
+    rows = pd.DataFrame(sweep(problem, 12, arms(256, ["kmeans++", "minibatch"]), n_seeds=2, n_peer_seeds=2))
+    assert len(rows) == 2 * 7
+    assert not rows.duplicated(["method", "setting", "seed"]).any()
+    table = against_best(rows, ["kmeans++", "minibatch"])
+    draw_against_best(table, {"Pareto weights": "Pareto"}).draw_without_rendering()
 
 
 # complexities -------------------------------------------------------------------------------------------------------

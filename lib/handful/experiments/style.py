@@ -74,6 +74,7 @@ register_method("lwcs", "k-means on LWCS", SKY, "s", "--", zorder=4)
 register_method("vargmm", "var-GMM-S", GREEN, "P", "-.", zorder=4)
 register_method("vcgmm", "vc-GMM", RED, "D", "-", zorder=6)
 register_method("vcgmm ours", "vc-GMM, greedy seeds, moves (ours)", BLUE, "*", (0, (3, 1, 1, 1)), zorder=7)
+register_method("vcgmm hard", "vc-GMM, hard assignments (ours)", PURPLE, "P", (0, (3, 1, 1, 1)), zorder=7)
 # What a user would pick instead.
 register_method("sklearn lloyd", "scikit-learn (Lloyd)", GREY, "<", "")
 register_method("sklearn elkan", "scikit-learn (Elkan)", GREY, ">", "")

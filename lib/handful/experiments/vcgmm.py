@@ -21,7 +21,7 @@ from handful.experiments.vcgmm_lloyd import lloyd
 from handful.sensitivity.lightweight import lightweight_coreset
 
 PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
-OURS = "vcgmm ours"
+OURS, HARD = "vcgmm ours", "vcgmm hard"
 PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
 CHAINS = (2, 5, 10, 20)  # m, of AFK-MC2 alone
 WIDTHS = ((3, 1), (5, 0), (7, 0))  # G and random clusters, of var-GMM-S
@@ -34,7 +34,7 @@ class Setting:
 
     Attributes
     ----------
-    method : one of `PAPER`, `OURS` or `PEERS`
+    method : one of `PAPER`, `OURS`, `HARD` (ours, each point with its best cluster alone) or `PEERS`
     size : int, N', or None for all rows
     n_neighbors, n_random : int, G and the random clusters that join a search
     chain_length : int, m
@@ -129,7 +129,7 @@ def fit(setting, X, n_clusters, *, seed):
     rng = np.random.default_rng([seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size])
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters that are left empty, as in the paper
-        if setting.method == OURS:
+        if setting.method in (OURS, HARD):
             return _fit_ours(setting, X, n_clusters, rng)
         return _fit_paper(setting, X, n_clusters, rng)
 
@@ -173,9 +173,11 @@ def _fit_paper(setting, X, n_clusters, rng):
 
 
 def _fit_ours(setting, X, n_clusters, rng):
-    # as anyone would call it: every option but the sizes at its default
+    # as anyone would call it: other options at their defaults
+    assignment = "hard" if setting.method == HARD else "soft"
     start = time.process_time()
-    model = VCGMM(n_clusters, coreset_size=setting.size, compute_labels=False, random_state=rng).fit(X)
+    options = dict(coreset_size=setting.size, assignment=assignment, compute_labels=False)
+    model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
     seconds = time.process_time() - start
     return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, seconds=seconds)
 
