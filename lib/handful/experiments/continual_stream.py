@@ -77,6 +77,7 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, steps=40, final_epo
             start = time.perf_counter()
             memory.partial_fit(X, y)
             seconds[kind] += time.perf_counter() - start
+    scores = _scores(network, tasks) if streaming else None
     rows = []
     for method, beta in arms:
         kind = _kind(method)
@@ -84,9 +85,9 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, steps=40, final_epo
             X, y, weights = memories[kind].root()
             alone = learner(seed)
             alone.fit(X, y, epochs=final_epochs, batch_size=len(X), sample_weight=weights / weights.mean())
-            net, position = alone, 0
+            own, position = _scores(alone, tasks), 0
         else:
-            net, position = network, streaming.index((method, beta))
+            own, position = scores, streaming.index((method, beta))
         labels = memories[kind].root()[1]
         about = dict(
             method=method,
@@ -96,11 +97,16 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, steps=40, final_epo
             train_seconds=training / max(len(streaming), 1),
             held=" ".join(map(str, np.bincount(labels, minlength=10))),
         )
-        for t, task in enumerate(tasks):
-            accuracy = net.accuracy(task.X_test, task.y_test)[position]
-            val = net.accuracy(task.X_val, task.y_val)[position]
-            rows.append(dict(about, task=t + 1, accuracy=accuracy, val_accuracy=val))
+        rows += [
+            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
+            for t, (test, val) in enumerate(own)
+        ]
     return pd.DataFrame(rows)
+
+
+def _scores(network, tasks):
+    # test and validation accuracies of each task, each of all runs
+    return [(network.accuracy(t.X_test, t.y_test), network.accuracy(t.X_val, t.y_val)) for t in tasks]
 
 
 def _kind(method):
