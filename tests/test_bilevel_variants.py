@@ -1,0 +1,296 @@
+"""The variants of Section 3.5: exchange, elimination, Algorithm 2, outer losses, implicit gradients, joint problems."""
+
+import numpy as np
+import pytest
+from handful import BilevelCoreset, LeastSquares, Logistic
+from handful.bilevel import Joint, Problem
+from handful.bilevel.generic import GenericSelection, Rows
+from handful.bilevel.ihvp import METHODS, Ihvp, conjugate_gradients, neumann_series
+from handful.bilevel.models import outer_rows, selection_for
+from handful.bilevel.newton import ConvergenceError
+from handful.bilevel.regularised import regularised_path
+from handful.bilevel.subsets import eliminate, exchange
+from naive_bilevel import derivative, outer_after_training, share
+from scipy.special import expit
+from tqdm import tqdm
+
+N = 40
+PROBLEMS = [Logistic(0.05), LeastSquares(0.1)]
+NONE = np.array([], dtype=int)
+
+
+def data(n=N, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    return rng.normal(size=(n, d)) + 0.7 * y[:, None] * np.eye(d)[0], y
+
+
+def selection(problem, X, y, rows, *, u=None, absent=NONE, ihvp=None):
+    u = np.ones(len(X)) if u is None else u
+    model = selection_for(problem, X, y, u, absent, len(X), np.random.default_rng(0), ihvp=ihvp or Ihvp())
+    model.add(rows)
+    return model
+
+
+def slopes(problem, X, y, chosen, rows, u=None):
+    u = np.ones(len(X)) if u is None else u
+    return np.array([derivative(problem, X, y, u, share(len(X), chosen), k) for k in rows])
+
+
+def quiet(total=None):
+    return tqdm(total=total, disable=True)
+
+
+# --- exchange and elimination
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_an_exchange_swaps_the_largest_for_the_smallest_implicit_gradient(problem):
+    X, y = data()
+    chosen, others = np.arange(12), np.arange(12, N)
+    model = selection(problem, X, y, chosen)
+    exchange(model, 12, score="linear", batch=1, max_steps=1, labels=None, bar=quiet(1))
+    out = chosen[np.argmax(slopes(problem, X, y, chosen, chosen))]
+    into = others[np.argmin(slopes(problem, X, y, chosen, others))]
+    swapped = [*np.setdiff1d(chosen, [out]), into]
+    before, after = (outer_after_training(problem, X, y, np.ones(N), share(N, rows)) for rows in (chosen, swapped))
+    assert sorted(model.indices) == sorted(swapped if after < before else chosen)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_elimination_drops_the_points_of_the_largest_implicit_gradient(problem):
+    X, y = data()
+    model = selection(problem, X, y, range(N))
+    eliminate(model, N - 3, batch=3, labels=None, bar=quiet())
+    worst = np.argsort(-slopes(problem, X, y, np.arange(N), np.arange(N)))[:3]
+    assert sorted(model.indices) == sorted(set(range(N)) - set(worst.tolist()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exchange_ends_no_worse_than_it_starts_and_better_than_random_points(seed):
+    X, y = data(200)
+
+    def loss(rows):
+        return outer_after_training(Logistic(0.05), X, y, np.ones(200), share(200, rows))
+
+    rows = BilevelCoreset(Logistic(0.05), size=15, strategy="exchange", random_state=seed).fit(X, y).indices_
+    assert len(set(rows)) == 15
+    assert loss(rows) < min(loss(np.random.default_rng(s).choice(200, 15, replace=False)) for s in range(10))
+
+
+@pytest.mark.parametrize("strategy", ["exchange", "elimination", "regularised"])
+def test_every_class_stays_however_few_points_are_left(strategy):
+    X, y = data(60)
+    y = y.copy()
+    y[:58] = 1.0
+    y[58:] = -1.0
+    if strategy == "regularised":  # weights decide there, and a class may lose all of its own
+        y[30:] = -1.0
+    coreset = BilevelCoreset(Logistic(0.05), size=4, strategy=strategy, random_state=0).fit(X, y)
+    assert set(y[coreset.indices_]) == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("strategy", ["exchange", "elimination"])
+def test_rows_without_weight_are_never_chosen(strategy):
+    X, y = data(60)
+    u = (np.arange(60) % 3 > 0).astype(float)
+    coreset = BilevelCoreset(Logistic(0.05), size=20, strategy=strategy, random_state=0).fit(X, y, sample_weight=u)
+    assert u[coreset.indices_].all()
+    assert coreset.weights_.sum() == pytest.approx(u.sum())
+
+
+# --- Algorithm 2
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_regularised_weights_train_better_than_equal_ones_on_the_same_points(problem):
+    X, y = data(120)
+    coreset = BilevelCoreset(problem, size=15, strategy="regularised", random_state=0).fit(X, y)
+    assert (coreset.weights_ >= 0).all()
+    assert coreset.weights_.sum() == pytest.approx(120)
+    w = share(120, coreset.indices_, coreset.weights_ / 120)
+    everything = outer_after_training(problem, X, y, np.ones(120), share(120, np.arange(120)))
+    weighted, equal = (outer_after_training(problem, X, y, np.ones(120), v) for v in (w, share(120, coreset.indices_)))
+    assert weighted < equal
+    assert weighted < 1.02 * everything
+
+
+def test_one_run_of_algorithm_2_gives_every_size_and_fewer_weights_all_the_time():
+    X, y = data(120)
+    model, support = selection(Logistic(0.05), X, y, range(120)), []
+    path = list(regularised_path(model, [10, 60, 30], watch=support.append))
+    assert [m for m, _, _ in path] == [60, 30, 10]
+    assert [len(rows) for _, rows, _ in path] == [60, 30, 10]
+    assert all(w.sum() == pytest.approx(1) and (w >= 0).all() for _, _, w in path)
+    assert support[0] == 120
+    assert support[-1] < 12
+
+
+# --- the outer loss
+
+
+@pytest.mark.parametrize("outer", ["train", "train+validation", "validation"])
+def test_scores_are_about_the_rows_of_the_outer_loss(outer):
+    X, y = data(60)
+    given = None if outer == "train" else (X[40:], np.full(20, 2.0))
+    stacked, u, absent = outer_rows(X[:40], np.ones(40), outer, given)
+    labels = y[: len(stacked)]
+    model = selection(PROBLEMS[1], stacked, labels, range(10), u=u, absent=absent)
+    model.solve()
+    scores = model.linear_scores()
+    assert np.isneginf(scores[40:]).all()
+    expected = -slopes(PROBLEMS[1], stacked, labels, np.arange(10), range(10, 40), u=u)
+    np.testing.assert_allclose(scores[10:40], expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_validation_set_that_is_the_training_set_changes_nothing():
+    X, y = data(80)
+    options = dict(size=12, random_state=0)
+    own = BilevelCoreset(Logistic(0.05), **options).fit(X, y).indices_
+    twice = BilevelCoreset(Logistic(0.05), outer="validation", **options).fit(X, y, validation=(X, y)).indices_
+    assert own.tolist() == twice.tolist()
+
+
+# --- implicit gradients
+
+
+class OwnLogistic(Problem):
+    """The binary model through the protocol for problems of one's own; the last column is the intercept."""
+
+    def __init__(self, l2=0.05):
+        self.l2 = l2
+
+    def losses(self, theta, X, y):
+        return np.logaddexp(0, -y * (X @ theta))
+
+    def gradients(self, theta, X, y):
+        return (-y * expit(-y * (X @ theta)))[:, None] * X
+
+    def hessian(self, theta, X, y, weights):
+        p = expit(X @ theta)
+        return (X.T * (weights * p * (1 - p))) @ X + self.l2 * np.eye(X.shape[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("problem", [*PROBLEMS, OwnLogistic()], ids=lambda p: type(p).__name__)
+def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem, method):
+    X, y = data()
+    ihvp = Ihvp(method, 3000 if method == "neumann" else 100)
+    plain = Logistic(0.05, penalise_intercept=True) if isinstance(problem, OwnLogistic) else problem
+    A = np.column_stack([X, np.ones(N)]) if isinstance(problem, OwnLogistic) else X
+    model = selection(problem, A, y, range(12), ihvp=ihvp)
+    model.solve()
+    expected = -slopes(plain, X, y, np.arange(12), range(12, N))
+    np.testing.assert_allclose(model.linear_scores()[12:], expected, atol=1e-3 * np.abs(expected).max())
+
+
+def test_iterations_solve_what_they_are_given():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(8, 8))
+    H, g = A @ A.T + np.eye(8), rng.normal(size=8)
+    exact = np.linalg.solve(H, g)
+    np.testing.assert_allclose(conjugate_gradients(H.__matmul__, g, steps=50, tol=1e-10), exact, rtol=1e-7)
+    np.testing.assert_allclose(neumann_series(H.__matmul__, g, terms=5000), exact, rtol=1e-6)
+    assert not neumann_series(H.__matmul__, 0 * g, terms=3).any()
+
+
+def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
+    X, y = data(150)
+    options = dict(size=20, score="linear", n_start=6, random_state=0)
+    built_in = BilevelCoreset(Logistic(0.05, penalise_intercept=True), **options)
+    own = BilevelCoreset(OwnLogistic(), **options)
+    start = np.array([0, 1, 2, 3, 4, 5])  # which of the two classes comes first is known to the built-in one only
+    for selector in (built_in, own):
+        selector._random_start = lambda labels, candidates, rng: start
+    A = np.column_stack([X, np.ones(150)])
+    assert built_in.fit(X, y).indices_.tolist() == own.fit(A, y).indices_.tolist()
+
+
+class Singular(OwnLogistic):
+    """Without a penalty, and with a feature that is there twice."""
+
+    def hessian(self, theta, X, y, weights):
+        return super().hessian(theta, X, y, weights) - self.l2 * np.eye(X.shape[1])
+
+    def solve(self, X, y, weights, start=None):
+        return np.zeros(X.shape[1])
+
+
+def test_a_singular_hessian_is_an_error_and_damping_the_way_out():
+    X, y = data()
+    twice = np.column_stack([X, np.zeros(N)])
+    with pytest.raises(ConvergenceError, match=r"not positive definite .* raise the penalty, or damping"):
+        BilevelCoreset(Singular(), size=15).fit(twice, y)
+    rows = Rows(twice, y, np.ones(N), NONE)
+    model = GenericSelection(Singular(), rows, np.random.default_rng(0), Ihvp(damping=0.1))
+    model.add(range(10))
+    model.solve()
+    assert np.isfinite(model.row_scores()).all()
+
+
+def test_an_inner_problem_that_does_not_converge_is_an_error():
+    class Diverging(OwnLogistic):
+        def solve(self, X, y, weights, start=None):
+            return np.full(X.shape[1], np.nan)
+
+    X, y = data()
+    with pytest.raises(
+        ConvergenceError, match=r"Diverging.solve must give finite parameters .* 3 entries that are not"
+    ):
+        BilevelCoreset(Diverging(), size=15).fit(X, y)
+
+
+# --- joint problems
+
+
+def test_joint_scores_add_up():
+    X, y = data()
+    a, b = Logistic(0.05), LeastSquares(0.1)
+    scores = []
+    for problem in (a, b, Joint(a, b, 0.3)):
+        model = selection(problem, X, y, range(12))
+        model.solve()
+        scores.append(model.linear_scores()[12:])
+    np.testing.assert_allclose(scores[2], scores[0] + 0.3 * scores[1], rtol=1e-8)
+
+
+def test_a_joint_coreset_serves_both_problems_better_than_each_others():
+    X, y = data(200, d=4)
+    a, b = Logistic(0.05), LeastSquares(1e-3)
+
+    def chosen(problem):
+        return BilevelCoreset(problem, size=16, random_state=0).fit(X, y).indices_
+
+    def loss(problem, rows):
+        return outer_after_training(problem, X, y, np.ones(200), share(200, rows))
+
+    joint, of_a, of_b = chosen(Joint(a, b)), chosen(a), chosen(b)
+    total = {name: loss(a, rows) + loss(b, rows) for name, rows in [("joint", joint), ("a", of_a), ("b", of_b)]}
+    assert total["joint"] <= 1.01 * min(total["a"], total["b"])
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("options", "fit", "message"),
+    [
+        (dict(ihvp="lu"), {}, r"ihvp must be one of .*got 'lu'"),
+        (dict(ihvp="cg", ihvp_steps=0), {}, "ihvp_steps must be a positive integer, got 0"),
+        (dict(damping=-1.0), {}, r"damping must be a finite number of at least 0, got -1\.0"),
+        (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
+        (dict(outer="both"), {}, "outer must be one of"),
+        (dict(outer="validation"), {}, "with no validation set"),
+        ({}, dict(validation=(np.ones((4, 3)), np.ones(4))), "with a validation set"),
+        (dict(outer="validation"), dict(validation=(np.ones((4, 2)), np.ones(4))), "has 2 features, but X has 3"),
+        (dict(outer="validation"), dict(validation=(np.ones((4, 3)), np.ones(3))), r"must have shape \(4, ...\)"),
+        (dict(outer="validation"), dict(validation=(np.ones((4, 3)), 7 * np.ones(4))), "classes that y has not"),
+        (dict(max_steps=0, strategy="exchange"), {}, "max_steps must be a positive integer"),
+        (dict(problem=Joint(Logistic(), LeastSquares(), 0.0)), {}, "trade_off"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_named(options, fit, message):
+    X, y = data()
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(**{"size": 10} | options).fit(X, y, **fit)
