@@ -5,13 +5,10 @@ through HANDFUL_DATA or a download; faiss is required.
 """
 
 import os
-import tempfile
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
-from _clustering_parts import part, rows_file
 from _harness import Bench
 from handful.clustering.distances import nearest_centers, quantization_error
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
@@ -238,32 +235,6 @@ def greedy_labels(bench, X):
         bench.value(case, "greedy: CPU time", (clock[2] - clock[1]) / (clock[1] - clock[0]), unit="x exact")
 
 
-def own_processes(bench):
-    """What needs a process of its own: memory limits, compilation, threads."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.npy"
-        rows_file(path)
-        cache = dict(NUMBA_CACHE_DIR=str(Path(folder) / "cache"))
-        cold, cached = (part("first_call", **cache)["first"] for _ in range(2))
-        bench.value("compilation", "first call, CPU time", cold, unit="s", bar=10)
-        bench.value("compilation", "first call of the next process, CPU time", cached, unit="s")
-        found = part("out_of_core", path)
-        case = "20,000,000 x 16 float32 from a file, C = 1,000, N' = 2^16"
-        bench.value(case, "private memory at the peak (limit enforced)", found["megabytes"], unit="MiB", bar=1024)
-        rate = found["gigabytes"] / found["coreset_seconds"]
-        bench.value(case, "lightweight coreset", rate, unit="GB/s a core", bar=2, direction=">=")
-        bench.value(case, "coreset and fit, CPU time", found["fit_seconds"], unit="s")
-        lazy = part("dask_run", path)
-        bench.value(case, "dask: private memory at the peak", lazy["megabytes"], unit="MiB", bar=1024)
-        bench.value(case, "dask: coreset, wall time", lazy["coreset_seconds"], unit="s")
-        bench.value(case, "dask: error", lazy["error"] / found["error"], unit="x from the file")
-    wall = part("threads", NUMBA_NUM_THREADS="2")
-    case = "EM, 65,536 x 90, C = 2,000, second thread"
-    bench.value(case, "two threads", wall["one"] / wall["two"], unit="x one, wall", bar=1.7, direction=">=")
-    busy = wall["one, busy"] / wall["two, busy"]
-    bench.value(case, "two, beside a busy core", busy, unit="x one, wall", bar=1.0, direction=">=")
-
-
 def main():
     warnings.simplefilter("ignore", ConvergenceWarning)
     bench = Bench("clustering", "Clustering")
@@ -274,7 +245,6 @@ def main():
         run(X[:20_000])  # compiles
     iterations(bench, X[: 1 << 16])
     passes(bench, X[: 1 << 17], X[:2000].copy())
-    own_processes(bench)
     real_data(bench)
     greedy_labels(bench, X[:100_000])
     many_points(bench, X)

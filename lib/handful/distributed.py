@@ -161,7 +161,8 @@ class LightweightCoreset(BaseEstimator):
 
     Each chunk gives the statistics of its blocks of 4,096 rows; the draws are split over the blocks by these, and only
     chunks from which something is drawn are read again. The chunks do not change the result. Fit the clustering on
-    what comes back: ``VCGMM(k).fit(coreset.X_, sample_weight=coreset.weights_)``.
+    what comes back: ``VCGMM(k).fit(coreset.X_, sample_weight=coreset.weights_)``. A file larger than the memory is best
+    read by a delayed function for each chunk: ``dask.array.from_array`` copies a memory map as a whole.
 
     Parameters
     ----------

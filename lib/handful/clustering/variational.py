@@ -265,9 +265,9 @@ class VariationalEM:
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
             mixture.variance[:] = max(nearest, self.floor)
             offset, rate, constant = self._values(mixture)
-        self.threads.run(
-            kernels.responsibilities, n, offset, rate, self.K, self.best, self.hard, self.share, self.log_sum
-        )
+        negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # lost in rounding
+        arrays = offset, rate, self.K, self.best
+        self.threads.run(kernels.responsibilities, n, *arrays, self.hard, negligible, self.share, self.log_sum)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)

@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit
 
 LANES = 16  # rows are padded to a multiple of this
-NEGLIGIBLE = 30.0  # responsibilities below exp(-30) are left out of the means
 
 
 @njit(cache=True, nogil=True)
@@ -66,7 +65,8 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
     """
     n_clusters, n_kept = centers.shape[0], K.shape[1]
     seen = np.full(n_clusters, -1, np.int64)
-    value = np.empty(n_kept, Y.dtype)
+    value, distance = np.empty(n_kept, Y.dtype), np.empty(found.shape[1], Y.dtype)
+    infinity = Y.dtype.type(np.inf)
     for i in range(start, stop):
         ids, values = found[i], found_value[i]
         count = 0
@@ -93,33 +93,37 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
         for k in range(count, padded):
             ids[k] = ids[0]
         y = Y[i]
-        filled = 0
         for k in range(0, padded, 4):
-            quartet = four_distances(y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]])
-            for q in range(min(4, count - k)):
-                distance = quartet[q]
-                c = ids[k + q]
-                v = offset[c] + rate[c] * distance
-                values[k + q] = v
-                if filled == n_kept and v >= value[n_kept - 1]:
-                    continue
-                slot = filled if filled < n_kept else n_kept - 1
-                filled = min(filled + 1, n_kept)
-                while slot > 0 and value[slot - 1] > v:
-                    value[slot] = value[slot - 1]
-                    K[i, slot] = K[i, slot - 1]
-                    best[i, slot] = best[i, slot - 1]
-                    slot -= 1
-                value[slot] = v
-                K[i, slot] = c
-                best[i, slot] = distance
+            s0, s1, s2, s3 = four_distances(
+                y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
+            )
+            distance[k], distance[k + 1], distance[k + 2], distance[k + 3] = s0, s1, s2, s3
+        filled, worst = 0, infinity
+        for k in range(count):
+            c = ids[k]
+            v = offset[c] + rate[c] * distance[k]
+            values[k] = v
+            if filled == n_kept and v >= worst:
+                continue
+            slot = filled if filled < n_kept else n_kept - 1
+            filled = min(filled + 1, n_kept)
+            while slot > 0 and value[slot - 1] > v:
+                value[slot] = value[slot - 1]
+                K[i, slot] = K[i, slot - 1]
+                best[i, slot] = best[i, slot - 1]
+                slot -= 1
+            value[slot] = v
+            K[i, slot] = c
+            best[i, slot] = distance[k]
+            worst = value[filled - 1]
 
 
 @njit(cache=True, nogil=True)
-def responsibilities(start, stop, offset, rate, K, best, hard, share, log_sum):
+def responsibilities(start, stop, offset, rate, K, best, hard, negligible, share, log_sum):
     """Truncated posteriors (eq. 3) into `share`, shape (n, C'), and each point's part of the bound into `log_sum`.
 
-    With `hard` all of a point goes to its best cluster, the posterior truncated to one.
+    With `hard` all of a point goes to its best cluster, the posterior truncated to one. Shares that are smaller than
+    the best one by a factor of exp(negligible) are left out: the means then take fewer rows.
     """
     n_kept = K.shape[1]
     for i in range(start, stop):
@@ -137,7 +141,7 @@ def responsibilities(start, stop, offset, rate, K, best, hard, share, log_sum):
         total = 0.0
         for k in range(n_kept):
             drop = share[i, k] - lowest
-            share[i, k] = np.exp(-drop) if drop < NEGLIGIBLE else 0.0
+            share[i, k] = np.exp(-drop) if drop < negligible else 0.0
             total += share[i, k]
         for k in range(n_kept):
             share[i, k] /= total
