@@ -124,6 +124,31 @@ class LinearModel:
 # Lemma 10: the V-objective is convex and smooth -----------------------------------------------------------------------
 
 
+def distances_from_the_limit(X, pool_sizes, n_draws, *, prior, theta, seed, noise=0.7, size=10):
+    """Propositions 2, 7 and 9: how far the loss of a summary minus the V-objective is from half the noise variance.
+
+    Parameters
+    ----------
+    X : shape (at least the largest pool, d); each pool is the first rows of it, of which `size` are the summary
+    pool_sizes : numbers of rows n
+    n_draws : simulated label vectors, the same ones for both objectives
+    prior, theta : as in `LinearModel`
+
+    Returns
+    -------
+    list of dict, with n, value (closed form), simulated and standard_error
+    """
+    rows, chosen = [], np.arange(size)
+    for n in pool_sizes:
+        model = LinearModel(X[:n], noise, prior=prior, theta=theta)
+        pair = [model.simulated(chosen, o, n_draws, rng=np.random.default_rng(seed)) for o in ("data", "V")]
+        difference, half = pair[0] - pair[1], noise**2 / 2
+        error = difference.std(ddof=1) / np.sqrt(n_draws)
+        left = dict(value=half - model.gap(chosen), simulated=half - difference.mean(), standard_error=error)
+        rows.append(dict(n=n) | left)
+    return rows
+
+
 def v_hessian(X, weights, *, ridge, noise=1.0):
     """Second derivative of the V-objective by the weights: ``sigma^2/n (X F^-1 X') o (X F^-1 X'X F^-1 X')``.
 
