@@ -248,6 +248,7 @@ def main():
     real_data(bench)
     greedy_labels(bench, X[:100_000])
     many_points(bench, X)
+    # One run of each arm against the peers: CPU seconds, which neighbours hardly change
     bench.write(load_average=[load, os.getloadavg()[0]], runs="one of each arm; iterations and passes: five turns")
 
 
