@@ -22,8 +22,8 @@ class MixtureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         ----------
         X : array or memory map, shape (n, d)
         greedy : bool, begin at what an inverted file finds and walk on over the neighbourhoods of the fit: some
-            5 sqrt(C) + 50 distances a row in place of C, worth it from several thousand clusters on. One or two rows in a
-            hundred end at another centre nearby.
+            5 sqrt(C) + 50 distances a row in place of C, worth it from several thousand clusters on. One or
+            two rows in a hundred end at another centre nearby.
         """
         check_is_fitted(self)
         X = self._validate(X)
