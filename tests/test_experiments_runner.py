@@ -187,7 +187,7 @@ def test_a_stopped_run_keeps_what_had_finished_and_resumes(checkout, tmp_path, h
         pid = int(kernel.read_text())
         assert state_path(root / "figures", "quick", "demo/fast").is_file()
         runner.send_signal(how)
-        output, _ = runner.communicate(timeout=60)
+        output, _ = runner.communicate(timeout=180)
         _wait(lambda: not _alive(pid))
     finally:
         runner.kill()

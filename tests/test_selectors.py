@@ -32,7 +32,8 @@ def all_selectors():
     while queue:
         for cls in queue.pop().__subclasses__():
             queue.append(cls)
-            if not cls.__name__.startswith("_") and cls.__module__.startswith("handful.") and cls is not ProxyCoreset:
+            library = cls.__module__.startswith("handful.") and not cls.__module__.startswith("handful.experiments")
+            if library and not cls.__name__.startswith("_") and cls is not ProxyCoreset:
                 found.add(cls)
     return sorted(found, key=lambda cls: cls.__name__)
 

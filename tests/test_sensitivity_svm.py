@@ -227,6 +227,14 @@ def test_mahalanobis_distances_are_those_of_the_definition(rng):
         np.testing.assert_allclose(columns.sq_mahalanobis(u), expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize("bound", [tight_bound, printed_bound])
+def test_bounds_of_far_points_under_a_tiny_optimum_are_one(bound):
+    distance = np.array([1e-200, 1.0, 1e30])
+    values = bound(distance, np.ones(3), np.full(3, 10.0), 20.0, lam=1.0, opt=np.finfo(float).tiny)
+    assert ((values >= 0.1) & (values <= 1.0)).all()
+    np.testing.assert_array_equal(values[1:], 1.0)
+
+
 def test_shifting_the_data_changes_nothing(cancer):
     X, y = cancer
     for score in ("tight", "mixture"):

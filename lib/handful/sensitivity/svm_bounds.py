@@ -45,7 +45,8 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, lam, opt):
     """
     alpha = cluster_slope(cluster_weight, total_weight, lam)
     root = np.sqrt(2.0 / opt)
-    with np.errstate(divide="ignore", invalid="ignore"):  # alpha = 0: the second case holds
+    # alpha = 0, or so small that the quotient overflows: the second case holds
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         near = distance**2 / (4.0 * alpha * opt)
     far = root * distance - 2.0 * alpha
     reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
@@ -62,7 +63,7 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, lam, opt, kappa=
     maximiser (`printed_bound_counterexample`).
     """
     alpha = cluster_slope(cluster_weight, total_weight, lam)
-    reach = np.sqrt(4.0 * alpha**2 + 2.0 * distance**2 / (9.0 * opt)) - 2.0 * alpha
+    reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
     return np.minimum(1.0, u / cluster_weight + 4.5 * lam * u * np.maximum(kappa * alpha, reach))
 
 
