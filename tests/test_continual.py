@@ -73,8 +73,24 @@ def test_what_a_memory_refuses(rng):
         ReplayBuffer(UniformCoreset(), size=5).add(X[:0])
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
         ReplayBuffer(UniformCoreset(), size=0).add(X)
-    with pytest.raises(ValueError, match="class"):  # a task of one class has nothing to tell apart
-        ReplayBuffer(BilevelCoreset(), size=5).add(X, np.zeros(20))
+    y = np.arange(20) % 2
+    held = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(X, y)
+    for task, message in (
+        ((np.ones((9, 3)), y[:9]), r"must have shape \(2,\) as those of the memory, got \(3,\)"),
+        ((X,), "the memory holds rows with labels"),
+        ((torch.tensor(X), torch.tensor(y)), "torch tensor for every task"),
+        ((X, np.array(["a", "b"])[y]), "words for every task, or numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            held.add(*task)
+        assert len(held.rows()[0]) == 5
+
+
+def test_a_task_of_one_class_is_remembered_at_random(rng):
+    X = rng.normal(size=(40, 3))
+    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, np.zeros(40)).add(X, np.arange(40) % 2)
+    assert [len(m) for m in memory.memories_] == [6, 6]
+    assert len(np.unique(memory.memories_[0].indices)) == 6
 
 
 def test_views_agree_with_autograd(rng):

@@ -115,6 +115,12 @@ def test_what_vcl_refuses(tasks):
         VCL(**SMALL).add_task(X, y).add_task(X[:, :2], y)
     with pytest.raises(ValueError, match="view must have a row for each of the 80 rows"):
         VCL(KCenter(), n_kept=5, **SMALL).add_task(X, y, view=X[:9])
+    seen, spoilt = VCL(**SMALL).add_task(X, y), np.full((2, 3), np.nan)
+    for X_new, message in ((spoilt, "contains NaN"), (np.ones((2, 2)), "X has 2 features"), (np.ones(3), "2-d")):
+        with pytest.raises(ValueError, match=message):
+            seen.predict(X_new)
+    with pytest.raises(ValueError, match="one label a row"):
+        seen.score(X, y[:5])
     with pytest.raises(NotFittedError, match="call add_task first"):
         VCL(**SMALL).predict(X)
     with pytest.raises(FloatingPointError, match=r"diverged in epoch 1 of 60: loss nan with step size 1e\+30"):

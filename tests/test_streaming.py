@@ -3,6 +3,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from handful import BilevelCoreset, LeastSquares
 from handful.baselines import UniformCoreset
 from handful.coreset import Selector
 from handful.data.synthetic import pathological
@@ -228,6 +229,7 @@ def test_sparse_streams_give_what_dense_ones_give(rng):
         ((np.full((3, 3), np.nan), np.ones(3)), "NaN or infinity"),
         ((np.ones((3, 3)), np.ones(2)), "one label a row"),
         ((np.ones((3, 3)), None), "with every chunk"),
+        ((np.ones((3, 3)), np.array(["a", "b", "a"])), "y holds words, but the stream began with numbers"),
         ((np.ones(3), np.ones(3)), "2-d"),
         ((np.ones((3, 3)), np.ones(3), [-1, 1, 1]), "must not be negative"),
     ],
@@ -240,6 +242,24 @@ def test_bad_chunks_are_refused_and_change_nothing(rng, chunk, message):
         stream.partial_fit(*chunk)
     np.testing.assert_array_equal(stream.indices_, before.indices)
     assert stream.n_seen_ == 200
+
+
+def test_sorted_labels_stream_through_a_selector_that_needs_two_classes(rng):
+    X, y = make(rng, 400)
+    X, y = X[np.argsort(y)], np.sort(y)
+    stream = MergeReduce(BilevelCoreset(), size=20, leaf_size=50, random_state=0)
+    for lo in range(0, 400, 40):
+        stream.partial_fit(X[lo : lo + 40], y[lo : lo + 40])
+    assert stream.n_seen_ == 400
+    assert len(np.unique(stream.root()[1])) == 2
+    assert stream.weights_.sum() == pytest.approx(400)
+
+
+def test_problems_without_classes_are_not_asked_for_them(rng):
+    X = rng.normal(size=(120, 3))
+    stream = MergeReduce(BilevelCoreset(LeastSquares()), size=20, leaf_size=50, random_state=0)
+    assert len(stream.fit(X, np.ones(120)).indices_) == 20
+    assert not hasattr(stream.selector, "select_one_class")
 
 
 def test_an_empty_stream_and_bad_sizes_are_named(rng):

@@ -170,6 +170,29 @@ class Selector(BaseEstimator):
         return tags
 
 
+def choose(selector, X, y, sample_weight, rng):
+    """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
+
+    A part with one class only goes to the selector's `select_one_class` where it has one: a classifier's loss needs two
+    classes, a part of a stream may hold one.
+
+    Parameters
+    ----------
+    selector : Selector, its size set
+    X, y : the rows and their labels, or None
+    sample_weight : shape (n,), or None
+    rng : numpy.random.Generator, for `select_one_class`
+    """
+    one_class = None if y is None or not len(y) else getattr(selector, "select_one_class", None)
+    if one_class is not None and (y == y[0]).all():
+        n = X.shape[0]
+        weights = check_sample_weight(sample_weight, n)
+        check_size(selector.size, int(np.count_nonzero(weights)), n, repeats=selector._repeats)
+        return one_class(X, weights, rng)
+    selector.fit(X, y, sample_weight=sample_weight)
+    return selector.indices_, selector.weights_
+
+
 def check_sample_weight(sample_weight, n):
     """Weights as a float64 array of length `n`; ones for None.
 

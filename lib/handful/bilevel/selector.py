@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
 from tqdm import tqdm
@@ -25,6 +26,10 @@ OPTIONS = {
     "weighting": ("auto", "binary", "optimised", "corrective"),
     "outer": OUTER,
 }
+
+
+def _classifies(selector):
+    return any(part.classifies for part, _ in parts(selector._problem()))
 
 
 class BilevelCoreset(Selector):
@@ -158,6 +163,20 @@ class BilevelCoreset(Selector):
         tags.target_tags.required = self._asks_for_y()
         return tags
 
+    @available_if(_classifies)
+    def select_one_class(self, X, sample_weight, rng):
+        """A coreset of rows of one class, for a part of a stream or a task: `fit` wants two.
+
+        One class alone has no boundary to be wrong about, so every row is as good: drawn by weight, all count alike.
+
+        Returns
+        -------
+        indices, weights : as of `fit`
+        """
+        share = sample_weight / sample_weight.sum()
+        chosen = rng.choice(len(share), self.size, replace=False, p=share)
+        return chosen, np.full(self.size, sample_weight.sum() / self.size)
+
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
 
@@ -183,8 +202,8 @@ class BilevelCoreset(Selector):
             weighting = "optimised" if self.strategy == "regularised" else "binary"
         if getattr(problem, "forward_only", False) and (self.strategy, self.score, weighting) != FORWARD:
             raise ValueError(
-                f"{problem!r} is selected for by strategy='forward', score='linear' and weighting='binary' only, got "
-                f"{(self.strategy, self.score, weighting)}."
+                f"BilevelCoreset must have strategy='forward', score='linear' and weighting='binary' (or 'auto') for "
+                f"{type(problem).__name__}, got {(self.strategy, self.score, weighting)}."
             )
         n = X.shape[0]
         X, y, u, absent = self._outer(X, y, sample_weight)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from handful.coreset import Coreset, as_generator
+from handful.coreset import Coreset, as_generator, choose
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class ReplayBuffer(BaseEstimator):
         Raises
         ------
         ValueError
-            if there are now more tasks than rows in the memory, `view` has another length, or the selector refuses
-            the data.
+            if there are now more tasks than rows in the memory, `view` has another length, the rows or labels are not
+            of the kind that the memory holds, or the selector refuses the data.
         """
         memories = getattr(self, "memories_", [])
         if isinstance(self.size, bool) or not isinstance(self.size, (int, np.integer)) or self.size < 1:
@@ -113,6 +113,8 @@ class ReplayBuffer(BaseEstimator):
             )
         if len(X) == 0:
             raise ValueError("the task has no rows: there is nothing to remember of it.")
+        if memories:
+            _check_alike(memories[0], X, y)
         if view is None:
             view = _numpy(X).reshape(len(X), -1)
         if len(view) != len(X):
@@ -120,8 +122,9 @@ class ReplayBuffer(BaseEstimator):
         if not hasattr(self, "rng_"):
             self.rng_ = as_generator(self.random_state)
         selector = clone(self.selector).set_params(size=min(share, len(X)), random_state=self.rng_)
-        selector.fit(_numpy(view), None if y is None else _numpy(y), sample_weight=sample_weight)
-        new = remember(X, y, selector.indices_)
+        labels = None if y is None else _numpy(y)
+        indices, _ = choose(selector, _numpy(view), labels, sample_weight, self.rng_)
+        new = remember(X, y, np.asarray(indices))
         self.memories_ = [*(m.first(share) for m in memories), new]
         return self
 
@@ -157,6 +160,21 @@ def remember(X, y, indices):
     chosen = Coreset(indices, np.ones(len(indices)))
     kept, labels, _ = chosen.take(X, y)
     return Memory(*(a.to_numpy() if hasattr(a, "iloc") else a for a in (kept, labels)), indices)
+
+
+def _check_alike(held, X, y):
+    # What `rows` could not put together is refused before it is taken.
+    shape, before = tuple(np.shape(X)[1:]), tuple(held.X.shape[1:])
+    if shape != before:
+        raise ValueError(f"the rows of X must have shape {before} as those of the memory, got {shape}.")
+    if (y is None) != (held.y is None):
+        raise ValueError(f"the memory holds rows {'without' if held.y is None else 'with'} labels: give y alike.")
+    if hasattr(X, "new_tensor") != hasattr(held.X, "new_tensor"):
+        raise ValueError("X must be a torch tensor for every task, or an array for every task.")
+    if y is not None and not hasattr(y, "new_tensor"):
+        kinds = [np.asarray(labels).dtype.kind in "OUS" for labels in (held.y, y)]
+        if kinds[0] != kinds[1]:
+            raise ValueError("y must hold words for every task, or numbers for every task.")
 
 
 def _numpy(array):

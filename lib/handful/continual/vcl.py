@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 from handful.continual.memory import remember
-from handful.coreset import as_generator
+from handful.coreset import as_generator, choose
 
 try:
     import torch
@@ -121,7 +121,7 @@ class VCL(BaseEstimator):
             if len(view) != len(X):
                 raise ValueError(f"view must have a row for each of the {len(X)} rows of X, got {len(view)}.")
             chooser = clone(self.selector).set_params(size=self.n_kept, random_state=self._generator)
-            memory = remember(X, y, chooser.fit(view, y).indices_)
+            memory = remember(X, y, np.asarray(choose(chooser, view, y, None, self._generator)[0]))
             rest = np.setdiff1d(rest, memory.indices)
         if first:
             self.memories_ = []
@@ -138,6 +138,7 @@ class VCL(BaseEstimator):
         """Class probabilities averaged over draws of the weights, after tuning on the coresets; shape (n, classes)."""
         if not hasattr(self, "posterior_"):
             raise NotFittedError("this VCL has learned no task yet: call add_task first.")
+        X = self._check_rows(X)
         return self._probabilities(self._tuned(), X)
 
     def predict(self, X):
@@ -146,7 +147,20 @@ class VCL(BaseEstimator):
 
     def score(self, X, y):
         """Share of rows whose class is predicted."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        predicted, y = self.predict(X), np.asarray(y)
+        if y.shape != predicted.shape:
+            raise ValueError(f"y must have shape {predicted.shape}, one label a row, got {y.shape}.")
+        return float(np.mean(predicted == y))
+
+    def _check_rows(self, X):
+        X = np.asarray(X, dtype=np.float32)
+        if X.ndim != 2 or not len(X):
+            raise ValueError(f"X must be 2-d and not empty, got shape {X.shape}.")
+        if not np.isfinite(X).all():
+            raise ValueError("X contains NaN, infinity or values that float32 does not hold.")
+        if hasattr(self, "posterior_") and X.shape[1] != self.posterior_[0].shape[0]:
+            raise ValueError(f"X has {X.shape[1]} features, but the first task had {self.posterior_[0].shape[0]}.")
+        return X
 
     def _check(self, X, y):
         for name in COUNTS:
@@ -157,13 +171,14 @@ class VCL(BaseEstimator):
             value = getattr(self, name)
             if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
-        X, y = np.asarray(X, dtype=np.float32), np.asarray(y)
-        if X.ndim != 2 or not len(X) or not np.isfinite(X).all():
-            raise ValueError(f"X must be 2-d, not empty and finite, got shape {X.shape}.")
-        if hasattr(self, "posterior_") and X.shape[1] != self.posterior_[0].shape[0]:
-            raise ValueError(f"X has {X.shape[1]} features, but the first task had {self.posterior_[0].shape[0]}.")
+        X, y = self._check_rows(X), np.asarray(y)
         if y.shape != (len(X),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.n_classes:
-            raise ValueError(f"y must hold {len(X)} integers from 0 to n_classes - 1 = {self.n_classes - 1}.")
+            got = f"shape {y.shape}, dtype {y.dtype}"
+            if y.dtype.kind in "iu" and y.size:
+                got += f", {y.min()} to {y.max()}"
+            raise ValueError(
+                f"y must hold {len(X)} integers from 0 to n_classes - 1 = {self.n_classes - 1}, got {got}."
+            )
         return X, y.astype(np.int64)
 
     def _shapes(self, inputs):

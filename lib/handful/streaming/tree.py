@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from handful.coreset import Coreset, as_generator, check_sample_weight
+from handful.coreset import Coreset, as_generator, check_sample_weight, choose
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def concatenate(nodes):
 def reduce_nodes(nodes, selector, size, seed, level, index):
     """Node (level, index): a coreset of at most `size` rows of the union of `nodes`.
 
-    A union of at most `size` rows is kept as it is. A union with one class only goes to the selector's
-    `select_one_class` where it has one (an SVM needs two classes, a part of a stream may hold one).
+    A union of at most `size` rows is kept as it is; otherwise `choose` selects from it.
 
     Parameters
     ----------
@@ -77,12 +76,7 @@ def reduce_nodes(nodes, selector, size, seed, level, index):
         return union
     rng = np.random.default_rng([seed, level, index])
     selector = clone(selector).set_params(size=size, random_state=rng)
-    one_class = getattr(selector, "select_one_class", None)
-    if one_class is not None and (union.y == union.y[0]).all():
-        chosen, weights = one_class(union.X, union.weights, rng)
-    else:
-        selector.fit(union.X, union.y, sample_weight=union.weights)
-        chosen, weights = selector.indices_, selector.weights_
+    chosen, weights = choose(selector, union.X, union.y, union.weights, rng)
     reduced = union.take(chosen)
     return Node(reduced.X, reduced.y, np.asarray(weights, dtype=np.float64), reduced.ids)
 
@@ -107,7 +101,7 @@ class Tree(BaseEstimator):
         self.n_seen_ = self.n_reductions_ = 0
 
     def _forget(self):
-        for name in ("seed_", "n_features_in_", "has_y_"):
+        for name in ("seed_", "n_features_in_", "has_y_", "has_words_"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -129,6 +123,14 @@ class Tree(BaseEstimator):
             raise ValueError(f"X has {X.shape[1]} features, but the stream began with {d}.")
         if getattr(self, "has_y_", y is not None) != (y is not None):
             raise ValueError("y must be given with every chunk of a stream, or with none.")
+        if y is not None and len(y):
+            words = y.dtype.kind in "OUS"
+            if getattr(self, "has_words_", words) != words:
+                raise ValueError(
+                    f"y holds {'words' if words else 'numbers'}, but the stream began with "
+                    f"{'numbers' if words else 'words'}: they would be taken for further classes."
+                )
+            self.has_words_ = words
         self.n_features_in_, self.has_y_ = d, y is not None
         if not X.shape[0]:
             return Node(X, y, np.empty(0), np.empty(0, dtype=np.int64))
