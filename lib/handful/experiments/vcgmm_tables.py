@@ -214,7 +214,7 @@ def draw_tradeoff(summary, titles):
     for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
         ax.set_xlabel(label)
     handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=5)
+    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
     return fig
 
 
