@@ -181,13 +181,18 @@ def test_a_stopped_run_keeps_what_had_finished_and_resumes(checkout, tmp_path, h
     root = checkout(fast=saving("demo/fast"), slow=saving("demo/slow", slow))
     command = [sys.executable, "-m", "handful.cli", "reproduce"]
     environment = {k: v for k, v in os.environ.items() if k != "HANDFUL_FIGURES"}
-    runner = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    # shells let what they start in the background ignore Ctrl-C; this runner is to hear it
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        runner = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
     try:
         _wait(lambda: kernel.exists() or runner.poll() is not None)
         pid = int(kernel.read_text())
         assert state_path(root / "figures", "quick", "demo/fast").is_file()
         runner.send_signal(how)
-        output, _ = runner.communicate(timeout=180)
+        output, _ = runner.communicate(timeout=60)
         _wait(lambda: not _alive(pid))
     finally:
         runner.kill()
