@@ -21,7 +21,9 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     Parameters
     ----------
     atoms : array, shape (m, d), the dictionary: one measurement vector a row. None takes the d unit vectors.
-    recovery : `L2`, `L1`, `Generative` or a `Recovery` of one's own; None is ``L1()``
+    recovery : `L2`, `L1`, `Generative` or a `Recovery` of one's own; None is ``L1()``, for signals that are sparse in
+        their own coordinates: of others, such as images, it may recover less than nothing (compare `errors_` with the
+        energy of the signals), and `L2` is the safe choice
     size : int, at most m, the number of measurements
     score : "quadratic" (the error's predicted decrease for a weight of 1; exact for L2) or "linear" (the paper's: the
         implicit gradient)
