@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from handful.experiments.networks import MLP, SmallCNN
+from handful.experiments.networks import MLP, DropReLUPool, SmallCNN
 from handful.experiments.stacked import Diverged, StackedMLP, TorchRuns, _mask
 from torch.nn.functional import cross_entropy
 
@@ -32,7 +32,8 @@ def naive_fit(net, run, X, y, memory, *, epochs, batch_size, key):
             batch = order[start : start + batch_size]
             rows = torch.cat([X[batch], kept])
             masks = [_mask(rng, (len(rows), width), net.dropout, torch.float32) for width in WIDTHS[1:3]]
-            logits = torch.relu(torch.relu(rows @ W1 + b1) * masks[0] @ W2 + b2) * masks[1] @ W3 + b3
+            hidden = torch.relu(rows @ W1.T + b1.T) * masks[0]
+            logits = torch.relu(hidden @ W2.T + b2.T) * masks[1] @ W3.T + b3.T
             loss = cross_entropy(logits[: len(batch)], y[batch])
             loss = loss + (coefficients * cross_entropy(logits[len(batch) :], labels, reduction="none")).sum()
             optimiser.zero_grad()
@@ -133,5 +134,42 @@ def test_the_cnn_is_the_paper_s():
     y = rng.integers(2, size=64)
     X = rng.normal(size=(64, 784)).astype(np.float32) + 0.5 * y[:, None].astype(np.float32)
     assert runs.fit(X, y, epochs=6, batch_size=16).accuracy(X, y)[0] > 90
-    view = runs.views(X, y, 0)
-    assert view.embeddings.shape == (64, 128)
+    assert runs.views(X, y, 0).embeddings.shape == (64, 128)
+
+
+def test_the_cnn_in_bfloat16_trains_as_well_as_in_float32(data):
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=300)
+    X = (rng.normal(size=(4, 784))[y] + 3 * rng.normal(size=(300, 784))).astype(np.float32)
+    accuracies = []
+    for bfloat16 in (False, True):
+        runs = TorchRuns(SmallCNN, 1, lr=1e-3, bfloat16=bfloat16).fit(X[:200], y[:200], epochs=12, batch_size=50)
+        accuracies.append(runs.accuracy(X[200:], y[200:])[0])
+        assert runs.views(X, y, 0).gradients.dtype == np.float32
+    assert accuracies[0] > 50  # guessing: 25
+    assert abs(accuracies[0] - accuracies[1]) < 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("size", [(6, 8), (5, 7)])
+def test_dropout_relu_and_pooling_in_one_pass(dtype, size):
+    torch.manual_seed(0)
+    Z = torch.randn(40, 3, *size).to(dtype).requires_grad_()
+    layer = DropReLUPool(0.25)
+    pooled = layer(Z)
+    pooled.sum().backward()
+    height, width = size[0] // 2, size[1] // 2
+    assert pooled.shape == (40, 3, height, width)
+    assert pooled.dtype == dtype
+    assert Z.grad[:, :, 2 * height :].abs().sum() == Z.grad[:, :, :, 2 * width :].abs().sum() == 0
+    windows = [a[:, :, : 2 * height, : 2 * width].reshape(40, 3, height, 2, width, 2) for a in (Z, Z.grad)]
+    values, gradients = (a.transpose(3, 4).flatten(4).double().detach() for a in windows)
+    # What passes the gradient on is one unit at most of each window, and the output is that unit over 3/4.
+    assert ((gradients != 0).sum(dim=4) == (pooled > 0)).all()
+    torch.testing.assert_close((values * gradients).sum(dim=4), pooled.double(), rtol=1e-2, atol=1e-6)
+    # Units larger than it were dropped, each with probability 1/4.
+    largest = values.max(dim=4).values
+    positive = largest > 0
+    is_largest = ((values * (gradients != 0)).sum(dim=4) == largest)[positive].double().mean()
+    assert abs(is_largest - 0.75) < 4 * (0.1875 / positive.sum()) ** 0.5
+    torch.testing.assert_close(layer.eval()(Z), torch.relu(torch.nn.functional.max_pool2d(Z, 2)))

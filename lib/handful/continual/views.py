@@ -87,6 +87,11 @@ def views(model, X, y=None, *, head=None, batch_size=1000):
         model.train(training)
     if not seen:
         raise ValueError("the model did not use the layer `head`.")
-    embeddings = torch.cat(seen).flatten(1).cpu().numpy()
+    embeddings = _array(torch.cat(seen).flatten(1))
     labels = None if y is None else torch.as_tensor(y).cpu().numpy()
-    return Views(embeddings, torch.cat(logits).cpu().numpy(), labels)
+    return Views(embeddings, _array(torch.cat(logits)), labels)
+
+
+def _array(values):
+    # numpy knows no bfloat16, which a model under autocast gives
+    return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()

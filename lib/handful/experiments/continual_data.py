@@ -155,7 +155,7 @@ def make_learner(kind, inputs, seed, *, lr=5e-4, bfloat16=False):
         raise ValueError(f"kind must be 'mlp' or 'cnn', got {kind!r}.")
     channels = 3 if inputs == 3072 else 1
     side = round((inputs / channels) ** 0.5)
-    return TorchRuns(lambda: SmallCNN((channels, side, side)), seed=seed, lr=lr)
+    return TorchRuns(lambda: SmallCNN((channels, side, side)), seed=seed, lr=lr, bfloat16=bfloat16)
 
 
 def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000, use=lambda dataset: dataset):

@@ -8,6 +8,7 @@ import copy
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy, one_hot
 
 from handful.continual.views import Views, views
 
@@ -35,8 +36,11 @@ class StackedMLP:
 
     Attributes
     ----------
-    parameters : list of float32 tensors, W1 (R, inputs, hidden), b1 (R, 1, hidden), W2, b2, W3, b3
+    parameters : list of float32 tensors, W1 (R, hidden, inputs), b1 (R, hidden, 1), W2, b2, W3, b3
     """
+
+    # Activations have a column for each row of data: shape (R, units, rows). With weights of shape (R, out, in) all
+    # runs' first layer of a shared minibatch is one product of two matrices, and so is its gradient.
 
     def __init__(self, widths, n_runs=1, *, seed=0, dropout=0.2, lr=5e-4, bfloat16=False):
         self.widths, self.seed, self.dropout, self.lr = tuple(widths), seed, dropout, lr
@@ -44,14 +48,14 @@ class StackedMLP:
         rng = np.random.default_rng([*_ints(seed), 0])
         self.parameters = []
         for fan_in, fan_out in zip(self.widths, self.widths[1:]):
-            for shape in ((1, fan_in, fan_out), (1, 1, fan_out)):  # torch's defaults for a linear layer
+            for shape in ((1, fan_out, fan_in), (1, fan_out, 1)):  # torch's defaults for a linear layer
                 values = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
                 self.parameters.append(torch.tensor(values, dtype=torch.float32))
         self.repeat(n_runs)
 
     @property
     def n_runs(self):
-        return self.parameters[1].shape[0]
+        return len(self.parameters[0])
 
     def repeat(self, times):
         """Make `times` runs of each run: they go separate ways from here."""
@@ -81,52 +85,55 @@ class StackedMLP:
             if the loss becomes NaN or infinite; names the epoch, the loss and the step size.
         """
         rng = np.random.default_rng([*_ints(self.seed), 1, key])
-        X, y = torch.as_tensor(X).to(self.dtype), torch.as_tensor(y)
-        n, m = len(X), 0 if memory is None else memory[0].shape[1]
-        batch_size = min(batch_size, n)
-        # The minibatch comes first, then the memory, which stays where it is.
-        rows = torch.empty(self.n_runs, batch_size + m, self.widths[0], dtype=self.dtype)
-        targets = torch.zeros(self.n_runs, batch_size + m, self.widths[-1])
-        coefficients = torch.empty(self.n_runs, batch_size + m, 1)
-        if m:
-            rows[:, batch_size:] = torch.as_tensor(memory[0])
-            targets[:, batch_size:] = _one_hot(memory[1], self.widths[-1])
-            coefficients[:, batch_size:, 0] = torch.as_tensor(memory[2])
-        one_hot, factors = _one_hot(y, self.widths[-1]), _factors(sample_weight, n)
+        X, Y, factors = torch.as_tensor(X).to(self.dtype), self._one_hot(y), _factors(sample_weight, len(X))
+        kept = None
+        if memory is not None and memory[0].shape[1]:
+            coefficients = torch.as_tensor(memory[2], dtype=torch.float32)
+            kept = torch.as_tensor(memory[0]).to(self.dtype), self._one_hot(memory[1]), coefficients[:, None]
         optimiser = torch.optim.Adam(self.parameters, lr=self.lr, fused=True)
         for epoch in range(epochs):
-            order = torch.from_numpy(rng.permutation(n))
-            for start in range(0, n, batch_size):
-                batch = order[start : start + batch_size]
-                first = batch_size - len(batch)  # the last minibatch of an epoch may be short
-                rows[:, first:batch_size] = X[batch]
-                targets[:, first:batch_size] = one_hot[batch]
-                coefficients[:, first:batch_size, 0] = factors[batch] / len(batch)
-                loss = self._gradients(rows[:, first:], targets[:, first:], coefficients[:, first:], rng)
+            for batch in torch.from_numpy(rng.permutation(len(X))).split(batch_size):
+                loss = self._gradients((X[batch], Y[:, batch], factors[batch] / len(batch)), kept, rng)
                 optimiser.step()
             _check_finite(loss, epoch, epochs, self.lr)
         return self
 
-    def _gradients(self, X, Y, coefficients, rng):
+    def _one_hot(self, y):
+        return one_hot(torch.as_tensor(y), self.widths[-1]).float().transpose(-1, -2)
+
+    def _gradients(self, batch, kept, rng):
         # Sets every parameter's gradient; gives the loss of each run.
         W1, b1, W2, b2, W3, b3 = self.parameters
         W1, b1, W2, b2 = (p.to(self.dtype) for p in (W1, b1, W2, b2))
-        keep1, keep2 = (_mask(rng, (X.shape[1], width), self.dropout, self.dtype) for width in self.widths[1:3])
-        H1 = torch.baddbmm(b1, X, W1).relu_().mul_(keep1)
-        H2 = torch.baddbmm(b2, H1, W2).relu_().mul_(keep2)
+        X, Y, coefficients = batch
+        n, m = len(X), 0 if kept is None else kept[0].shape[1]
+        masks = (_mask(rng, (n + m, width), self.dropout, self.dtype) for width in self.widths[1:3])
+        keep1, keep2 = (mask.T.contiguous() for mask in masks)
+
+        H1 = torch.empty(*W1.shape[:2], n + m, dtype=self.dtype)
+        H1[:, :, :n] = (W1.flatten(0, 1) @ X.T).unflatten(0, W1.shape[:2])
+        if m:
+            H1[:, :, n:] = torch.bmm(W1, kept[0].transpose(1, 2))
+            Y = torch.cat([Y.expand(self.n_runs, -1, -1), kept[1]], dim=2)
+            coefficients = torch.cat([coefficients.expand(self.n_runs, 1, -1), kept[2]], dim=2)
+        H1.add_(b1).relu_().mul_(keep1)
+        H2 = torch.baddbmm(b2, W2, H1).relu_().mul_(keep2)
         H2_ = H2.float()
-        log_p = torch.log_softmax(torch.baddbmm(b3, H2_, W3), dim=2)
-        loss = -((log_p * Y).sum(dim=2, keepdim=True) * coefficients).sum(dim=(1, 2))
+        log_p = torch.log_softmax(torch.baddbmm(b3, W3, H2_), dim=1)
+        loss = -((log_p * Y).sum(dim=1, keepdim=True) * coefficients).sum(dim=(1, 2))
 
         G = log_p.exp_().sub_(Y).mul_(coefficients)
         scale = 1.0 / (1.0 - self.dropout)
         gate = torch.ops.aten.threshold_backward  # a unit that is zero passes nothing on
-        D2 = gate(torch.bmm(G, (W3 * scale).transpose(1, 2)).to(self.dtype), H2, 0)
-        D1 = gate(torch.bmm(D2, (W2 * scale).transpose(1, 2)), H1, 0)
+        D2 = gate(torch.bmm((W3 * scale).transpose(1, 2), G).to(self.dtype), H2, 0)
+        D1 = gate(torch.bmm((W2 * scale).transpose(1, 2), D2), H1, 0)
+        first = (D1[:, :, :n].flatten(0, 1) @ X).unflatten(0, W1.shape[:2]).float()
+        if m:
+            first += torch.bmm(D1[:, :, n:], kept[0])
         gradients = (
-            (torch.bmm(X.transpose(1, 2), D1), D1.sum(1, keepdim=True)),
-            (torch.bmm(H1.transpose(1, 2), D2), D2.sum(1, keepdim=True)),
-            (torch.bmm(H2_.transpose(1, 2), G), G.sum(1, keepdim=True)),
+            (first, D1.sum(2, keepdim=True)),
+            (torch.bmm(D2, H1.transpose(1, 2)), D2.sum(2, keepdim=True)),
+            (torch.bmm(G, H2_.transpose(1, 2)), G.sum(2, keepdim=True)),
         )
         for p, g in zip(self.parameters, (g for layer in gradients for g in layer)):
             p.grad = g.float()
@@ -135,17 +142,21 @@ class StackedMLP:
     @torch.no_grad()
     def embeddings(self, X, run=None):
         """The last hidden layer, without dropout: shape (R, n, hidden), or (n, hidden) for one run."""
-        W1, b1, W2, b2 = (p if run is None else p[run : run + 1] for p in self.parameters[:4])
-        X = torch.as_tensor(X).float().expand(len(W1), -1, -1)
-        H1 = torch.baddbmm(b1, X, W1).relu_()
-        H2 = torch.baddbmm(b2, H1, W2).relu_()
+        H2 = self._last_hidden(X, run).transpose(1, 2)
         return H2 if run is None else H2[0]
 
+    def _last_hidden(self, X, run):
+        # in float32, shape (R, hidden, n)
+        W1, b1, W2, b2 = (p if run is None else p[run : run + 1] for p in self.parameters[:4])
+        H1 = (W1.flatten(0, 1) @ torch.as_tensor(X).float().T).unflatten(0, W1.shape[:2])
+        return torch.baddbmm(b2, W2, H1.add_(b1).relu_()).relu_()
+
+    @torch.no_grad()
     def logits(self, X, run=None):
         """Logits, shape (R, n, classes), or (n, classes) for one run."""
-        W3, b3 = self.parameters[4:]
-        H2 = self.embeddings(X, run)
-        return torch.baddbmm(b3, H2, W3) if run is None else H2 @ W3[run] + b3[run]
+        W3, b3 = (p if run is None else p[run : run + 1] for p in self.parameters[4:])
+        logits = torch.baddbmm(b3, W3, self._last_hidden(X, run)).transpose(1, 2)
+        return logits if run is None else logits[0]
 
     def views(self, X, y, run):
         """The `Views` that one run has of some rows."""
@@ -168,10 +179,11 @@ class TorchRuns:
     ----------
     make : function without arguments that gives a torch module
     n_runs, seed, lr : as in `StackedMLP`
+    bfloat16 : whether torch's autocast does convolutions and matrix products in bfloat16
     """
 
-    def __init__(self, make, n_runs=1, *, seed=0, lr=5e-4):
-        self.seed, self.lr = seed, lr
+    def __init__(self, make, n_runs=1, *, seed=0, lr=5e-4, bfloat16=False):
+        self.seed, self.lr, self.bfloat16 = seed, lr, bfloat16
         with torch.random.fork_rng():
             torch.manual_seed(_torch_seed(seed, 0))
             self.modules = [make()]
@@ -190,41 +202,44 @@ class TorchRuns:
         """Train all runs on the same rows, each beside its own memory; as `StackedMLP.fit`."""
         X, y, factors = torch.as_tensor(X).float(), torch.as_tensor(y), _factors(sample_weight, len(X))
         for run, module in enumerate(self.modules):
-            one = None if memory is None else [torch.as_tensor(np.ascontiguousarray(a[run])) for a in memory]
+            kept = [] if memory is None else [torch.from_numpy(np.array(a[run])) for a in memory]
             with torch.random.fork_rng():  # every run meets the same masks, as far as their memories are of one size
                 torch.manual_seed(_torch_seed(self.seed, 1, key))
                 rng = np.random.default_rng([*_ints(self.seed), 1, key])
-                self._fit_one(module, (X, y, factors), one, epochs, batch_size, rng)
+                self._fit_one(module, (X, y, factors), kept, epochs, batch_size, rng)
         return self
 
-    def _fit_one(self, module, rows, memory, epochs, batch_size, rng):
-        X, y, factors = rows
-        optimiser = torch.optim.Adam(module.parameters(), lr=self.lr)
-        cross_entropy = torch.nn.functional.cross_entropy
+    def _fit_one(self, module, rows, kept, epochs, batch_size, rng):
+        optimiser = torch.optim.Adam(module.parameters(), lr=self.lr, fused=True)
         module.train()
         for epoch in range(epochs):
-            order = torch.from_numpy(rng.permutation(len(X)))
-            for start in range(0, len(X), batch_size):
-                batch = order[start : start + batch_size]
-                losses = cross_entropy(module(X[batch]), y[batch], reduction="none")
-                loss = (factors[batch] * losses).mean()
-                if memory is not None:
-                    kept, labels, coefficients = memory
-                    loss = loss + coefficients.float() @ cross_entropy(module(kept), labels, reduction="none")
+            for batch in torch.from_numpy(rng.permutation(len(rows[0]))).split(batch_size):
+                X, y, coefficients = (a[batch] for a in rows)
+                coefficients = coefficients / len(batch)
+                if kept:
+                    X, y = torch.cat([X, kept[0]]), torch.cat([y, kept[1]])
+                    coefficients = torch.cat([coefficients, kept[2].float()])
+                with self._autocast():
+                    logits = module(X).float()
+                loss = coefficients @ cross_entropy(logits, y, reduction="none")
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
             _check_finite(loss.detach(), epoch, epochs, self.lr)
 
+    def _autocast(self):
+        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16)
+
     def views(self, X, y, run):
         """The `Views` that one run has of some rows."""
-        return views(self.modules[run], torch.as_tensor(X).float(), y)
+        with self._autocast():
+            return views(self.modules[run], torch.as_tensor(X).float(), y)
 
     def logits(self, X, run=None):
         """Logits, shape (R, n, classes), or (n, classes) for one run."""
         if run is None:
             return torch.stack([self.logits(X, r) for r in range(self.n_runs)])
-        return torch.from_numpy(views(self.modules[run], torch.as_tensor(X).float()).logits)
+        return torch.from_numpy(self.views(X, None, run).logits)
 
     def accuracy(self, X, y):
         """Share of rows whose class is predicted, percent, shape (R,)."""
@@ -249,10 +264,6 @@ def _torch_seed(seed, *key):
 
 def _factors(sample_weight, n):
     return torch.ones(n) if sample_weight is None else torch.as_tensor(sample_weight, dtype=torch.float32)
-
-
-def _one_hot(y, classes):
-    return torch.nn.functional.one_hot(torch.as_tensor(y), classes).float()
 
 
 def _mask(rng, shape, dropout, dtype):
