@@ -48,9 +48,9 @@ class StackedMLP:
         rng = np.random.default_rng([*_ints(seed), 0])
         self.parameters = []
         for fan_in, fan_out in zip(self.widths, self.widths[1:]):
-            for shape in ((1, fan_out, fan_in), (1, fan_out, 1)):  # torch's defaults for a linear layer
-                values = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
-                self.parameters.append(torch.tensor(values, dtype=torch.float32))
+            for shape in ((fan_in, fan_out), (1, fan_out)):  # torch's defaults for a linear layer
+                values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
+                self.parameters.append(torch.tensor(values, dtype=torch.float32)[None])
         self.repeat(n_runs)
 
     @property
