@@ -98,7 +98,7 @@ def compare(rows, expected):
     for column, rule in columns.items():
         ours, theirs = rows[column].to_numpy(float), reference[column].to_numpy(float)
         close = np.isclose(ours, theirs, rtol=rule.get("rtol", 0), atol=rule.get("atol", 0), equal_nan=True)
-        if not close.all():
+        if (~close).mean() > rule.get("off", 0.0):
             worst = int(np.nanargmax(np.where(close, -1, np.abs(ours - theirs))))
             problems.append(
                 f"{column} differs in {(~close).sum()} of {len(rows)} rows, most in row {worst}: "
@@ -137,6 +137,16 @@ def test_equal_numbers_pass_whatever_the_times(expected):
 def test_a_moved_number_is_told(expected, change, message):
     rows, path = expected
     assert message in "\n".join(compare(rows.assign(**change), path))
+
+
+def test_a_share_of_rows_may_be_off_where_the_rule_says_so(expected):
+    rows, path = expected
+    moved = rows.assign(accuracy=[0.5, 0.9])
+    for share, problems in ((0.4, 1), (0.5, 0)):
+        rules = path.with_suffix(".toml").read_text().replace("atol = 0.01", f"atol = 0.01\noff = {share}")
+        path.with_name("x.toml").write_text(rules)
+        assert len(compare(moved, path)) == problems
+        path.with_name("x.toml").write_text(rules.replace(f"off = {share}\n", ""))
 
 
 def test_missing_rows_files_and_reasons_are_told(expected):

@@ -42,20 +42,14 @@ def hessian_product(A, P, c, penalty, V, D, out):
 
 
 @njit(cache=True, error_model="numpy")
-def precondition(inverse, R, column, out):
-    """Each class's block of the preconditioner, then the part that all classes share taken off.
+def precondition(inverse, R, out):
+    """One block for all classes, then the part that they share taken off.
 
     The Hessian knows no such part of its own (one vector added to all classes' parameters changes no probability), and
     neither do gradients: without the projection three times as many conjugate gradients are needed.
     """
-    last = inverse.shape[0] - 1
+    np.dot(inverse, R, out)
     p, classes = R.shape
-    if last == 0:
-        np.dot(inverse[0], R, out)
-    else:
-        for k in range(classes):
-            column[:] = R[:, k]
-            out[:, k] = np.dot(inverse[k], column)
     for j in range(p):
         mean = out[j, 0] * 0
         for k in range(classes):
@@ -71,7 +65,7 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
 
     Parameters
     ----------
-    inverse : shape (classes, p, p) or (1, p, p), inverses of the Hessian's blocks, the preconditioner
+    inverse : shape (p, p), of the mean of the Hessian's diagonal blocks, the preconditioner
     tol : relative residual at which to stop
 
     Returns
@@ -81,14 +75,13 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
     """
     p, k = G.shape
     D = np.empty((A.shape[0], k), dtype=A.dtype)
-    column = np.empty(p, dtype=inverse.dtype)
     R, HP, Z = np.empty_like(G), np.empty_like(G), np.empty_like(G)
     hessian_product(A, P, c, penalty, V, D, HP)
     R[:] = G - HP
     unit = np.sum(G * G)
     enough = tol * tol * unit
     unit = max(unit, np.finfo(A.dtype).tiny)
-    precondition(inverse, R, column, Z)
+    precondition(inverse, R, Z)
     S = Z.copy()
     rz = np.sum(R * Z)
     for iteration in range(max_iter):
@@ -104,7 +97,7 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
             for j in range(k):
                 V[i, j] += length * S[i, j]
                 R[i, j] -= length * HP[i, j]
-        precondition(inverse, R, column, Z)
+        precondition(inverse, R, Z)
         before = rz
         rz = np.sum(R * Z)
         ratio = rz / before
@@ -115,38 +108,36 @@ def solve_hessian(A, P, c, penalty, inverse, G, V, tol, max_iter):
 
 
 @njit(cache=True, error_model="numpy")
-def grow_inverse(inverse, row, weights, penalty):
-    """The preconditioner after one more row, and perhaps one more direction, by rank-one updates of its blocks.
+def grow_inverse(inverse, row, weight, penalty):
+    """The preconditioner after one more row, and perhaps one more direction, by a rank-one update.
 
     Parameters
     ----------
-    inverse : shape (blocks, p, p)
+    inverse : shape (p, p)
     row : shape (p,) or (p + 1,), of the design
-    weights : shape (blocks,), curvature that the row adds to each block
+    weight : curvature that the row adds
     penalty : of the new direction
 
     Returns
     -------
     a new array
     """
-    blocks, old, _ = inverse.shape
-    p = len(row)
-    out = np.zeros((blocks, p, p), dtype=inverse.dtype)
+    old, p = len(inverse), len(row)
+    out = np.zeros((p, p), dtype=inverse.dtype)
     image = np.empty(p, dtype=inverse.dtype)
-    for k in range(blocks):
-        image[:old] = np.dot(inverse[k], row[:old])
-        for j in range(old, p):
-            image[j] = row[j] / penalty
-        shrink = weights[k] / (1.0 + weights[k] * np.dot(image, row))
-        for i in range(old):
-            factor = shrink * image[i]
-            for j in range(old):
-                out[k, i, j] = inverse[k, i, j] - factor * image[j]
-        for i in range(old, p):
-            for j in range(p):
-                out[k, i, j] = -shrink * image[i] * image[j]
-                out[k, j, i] = out[k, i, j]
-            out[k, i, i] += 1.0 / penalty
+    image[:old] = np.dot(inverse, row[:old])
+    for j in range(old, p):
+        image[j] = row[j] / penalty
+    shrink = weight / (1.0 + weight * np.dot(image, row))
+    for i in range(old):
+        factor = shrink * image[i]
+        for j in range(old):
+            out[i, j] = inverse[i, j] - factor * image[j]
+    for i in range(old, p):
+        for j in range(p):
+            out[i, j] = -shrink * image[i] * image[j]
+            out[j, i] = out[i, j]
+        out[i, i] += 1.0 / penalty
     return out
 
 
@@ -161,7 +152,7 @@ def _objective(A, Y, c, penalty, theta, P, loss):
 
 
 @njit(cache=True, error_model="numpy")
-def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
+def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter, loosest=0.0):
     """Minimise the inner problem from `theta`, which is overwritten by the solution and `P` by its probabilities.
 
     Parameters
@@ -169,6 +160,7 @@ def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
     A, Y, c, penalty : as above, all of one float type
     inverse : the preconditioner, as in `solve_hessian`
     tol : norm of the gradient at which to stop, in units of the data's gradient at zero
+    loosest : a fifth of the gradient at the start is enough where it lies between `tol` and this
 
     Returns
     -------
@@ -190,12 +182,14 @@ def solve_multinomial(A, Y, c, penalty, inverse, theta, P, tol, max_iter):
         value = _objective(A, Y, c, penalty, theta, P, loss)
     n_products = 0
     left = np.inf
-    for _ in range(max_iter):
+    for step_number in range(max_iter):
         rest = ((P - Y) * c.reshape((s, 1))).astype(A.dtype)
         np.dot(A.T, rest, G)
         for j in range(theta.shape[0]):
             G[j] += penalty[j] * theta[j]
         left = np.sqrt(np.sum(G * G)) / unit
+        if step_number == 0:
+            tol = max(tol, min(loosest, 0.2 * left))
         if not left > tol:
             break
         step[:] = 0.0

@@ -11,6 +11,7 @@ from handful.bilevel.newton import ConvergenceError
 
 TOL = 1e-6  # of gradients, in units of the one at zero, and of linear systems
 SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
+LOOSEST = 1e-2  # while points are selected a fifth of what the newcomer upset is digits enough, up to this
 WEIGHTS_TOL = 1e-4  # where weights follow the gradient
 IMPLICIT = 10.0  # times the tolerance, for implicit gradients: their digits rank rows only
 FLOAT32_TOL = 1e-3  # what can be asked of float32
@@ -19,7 +20,6 @@ CURVATURE_ROWS = 512  # rows on which the outer curvature is estimated
 REFRESH_AFTER = 16  # conjugate gradients of a solve above which the preconditioner is computed anew, unless it is young
 IN_SPAN = {np.dtype(np.float64): 1e-7, np.dtype(np.float32): 1e-4}  # share of a row that is no new direction
 LARGE = 1 << 20  # entries of the inner design from which it keeps the type of X
-BLOCKS_BELOW = 1 << 27  # entries up to which every class has a preconditioner of its own
 DENSE_BELOW = 8000  # unknowns up to which ihvp="cholesky" factors the whole Hessian
 
 
@@ -174,14 +174,14 @@ class SoftmaxSelection:
         theta, self._P_inner = np.ascontiguousarray(self.theta, dtype=kind), np.empty(Y.shape, dtype=kind)
         self._update_preconditioner(theta)
         tol = self._tolerance()
-        left, n_products = solve_multinomial(
-            self._A, Y, c, self._penalty, self._inverse, theta, self._P_inner, tol, MAX_NEWTON
-        )
-        if left > tol:  # from another preconditioner
-            self._inverse = None
-            self._update_preconditioner(theta)
-            options = self._inverse, theta, self._P_inner, tol, MAX_NEWTON
+        loosest = LOOSEST if self.tol >= SELECTION_TOL else 0.0
+        for attempt in range(2):
+            options = self._inverse, theta, self._P_inner, tol, MAX_NEWTON, loosest
             left, n_products = solve_multinomial(self._A, Y, c, self._penalty, *options)
+            if left <= max(tol, loosest) or attempt:
+                break
+            self._inverse = None  # from another preconditioner
+            self._update_preconditioner(theta)
         self._effort = n_products
         self.theta = theta
         if not left <= max(10.0 * tol, 1e-4):
@@ -202,41 +202,33 @@ class SoftmaxSelection:
         if self._inverse is not None:  # few of many rows may have taken the design back to float64
             self._inverse = self._inverse.astype(self._A.dtype, copy=False)
         if self._inverse is not None and self._built == s - 1:  # one more row
-            weights = self._curvatures(theta, len(self._inverse))[-1].astype(self._A.dtype)
-            self._inverse = grow_inverse(self._inverse, self._A[-1], weights, self._penalty[-1])
+            self._inverse = grow_inverse(self._inverse, self._A[-1], self._curvatures(theta)[-1], self._penalty[-1])
         stale = self._effort > REFRESH_AFTER and self._effort * self._age > 2 * REFRESH_AFTER**2
-        if self._inverse is None or self._inverse.shape[1] != p or stale:
-            blocks = theta.shape[1] if theta.shape[1] * p * p <= BLOCKS_BELOW else 1
-            self._inverse = self._inverses(self._curvatures(theta, blocks)).astype(self._A.dtype)
+        if self._inverse is None or len(self._inverse) != p or stale:
+            self._inverse = self._inverse_block(self._curvatures(theta)).astype(self._A.dtype)
             self._age = 0
         self._built = s
 
-    def _curvatures(self, theta, blocks):
-        # weighted curvature of each row in each block, (s, blocks); the mean over the classes for a single block
+    def _curvatures(self, theta):
+        # weighted curvature of each row, mean over the classes, shape (s,)
         P = self._A @ theta
         softmax(P, np.ascontiguousarray(self.y, dtype=P.dtype), np.empty(len(P), dtype=P.dtype))
-        h = P * (1.0 - P)
-        if blocks == 1:
-            h = h.mean(axis=1, keepdims=True)
-        return np.maximum(h, 1e-7) * self._c[:, None]
+        return np.maximum((P * (1.0 - P)).mean(axis=1), 1e-7).astype(P.dtype) * self._c
 
-    def _inverses(self, curvatures):
+    def _inverse_block(self, curvatures):
         s, p = self._A.shape
         skip = max(1, s // (4 * p))  # of many rows a part will do
         A, curvatures = self._A[::skip], skip * curvatures[::skip]
-        out = np.empty((curvatures.shape[1], p, p))
-        for k, h in enumerate(curvatures.T):
-            B = (A.T @ (A * h[:, None])).astype(np.float64)
-            B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / p
-            factor, bad = dpotrf(B, lower=True)
-            if bad:
-                raise ConvergenceError(
-                    f"the inner problem on {len(self)} points is singular to rounding (features up to "
-                    f"{np.abs(self._A).max():.1e} against l2={self.problem.l2:g}); scale the features or raise l2."
-                )
-            lower = np.tril(dpotri(factor, lower=True)[0])
-            out[k] = lower + np.tril(lower, -1).T
-        return out
+        B = (A.T @ (A * curvatures[:, None])).astype(np.float64)
+        B[np.diag_indices_from(B)] += self._penalty + 1e-10 * np.trace(B) / p
+        factor, bad = dpotrf(B, lower=True)
+        if bad:
+            raise ConvergenceError(
+                f"the inner problem on {len(self)} points is singular to rounding (features up to "
+                f"{np.abs(self._A).max():.1e} against l2={self.problem.l2:g}); scale the features or raise l2."
+            )
+        lower = np.tril(dpotri(factor, lower=True)[0])
+        return lower + np.tril(lower, -1).T
 
     def _product(self, V):
         # H V inside the span
@@ -293,16 +285,17 @@ class SoftmaxSelection:
         # in data coordinates; outside the span of the chosen rows the Hessian is l2 times the identity
         if self._basis is not None:
             G = G.astype(self._kind, copy=False)  # products of two types would copy the basis
-        if self.ihvp.method == "cholesky":
-            inside = self._dense_solve(self._inside(G))
-        elif self.ihvp.exact:
-            inside = self._direction = self._solve_inside(self._inside(G), self._direction)
-        else:
+        if not self.ihvp.exact:
             return self.ihvp.approximate(self._product_in_data, G)
+        projected = self._inside(G)
+        if self.ihvp.method == "cholesky":
+            inside = self._dense_solve(projected)
+        else:
+            inside = self._direction = self._solve_inside(projected, self._direction)
         if self._basis is None:
             return inside
-        outside = G[1:] - self._Q @ (self._Q.T @ G[1:])
-        return np.vstack([inside[:1], self._Q @ inside[1:] + outside / (self.l2 + self.ihvp.damping)])
+        scale = 1.0 / (self.l2 + self.ihvp.damping)
+        return np.vstack([inside[:1], self._Q @ (inside[1:] - scale * projected[1:]) + scale * G[1:]])
 
     def _product_in_data(self, V):
         kind = self._A.dtype
@@ -363,10 +356,9 @@ class SoftmaxSelection:
         rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s
         inside, inverse = self._coordinates(X), self._inverse
         outside = 0.0 if self._basis is None else (X - inside[:, 1:] @ self._Q.T) / self.l2
-        leverage = np.array([np.einsum("kp,kp->k", inside @ M, inside) for M in inverse])  # (blocks, k)
-        leverage = leverage + np.sum(outside * X, axis=1)
+        leverage = np.einsum("kp,kp->k", inside @ inverse, inside) + np.sum(outside * X, axis=1)
         curvature = np.einsum("kc,cd->kcd", P, np.eye(classes)) - P[:, :, None] * P[:, None]
-        system = s * np.eye(classes) + curvature * np.broadcast_to(leverage, (classes, len(X))).T[:, None]
+        system = s * np.eye(classes) + curvature * leverage[:, None, None]
         t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
         V = self.direction
         slope = np.einsum("kc,kc->k", t, X @ V[1:] + self.intercept * V[0]) + np.sum(self.gradient * q) / s
@@ -386,18 +378,13 @@ class SoftmaxSelection:
         own = X_out @ shift[1:] + shift[0]
         square = np.zeros((len(rows), len(inside)), dtype=kind)
         mean = np.zeros_like(square)
+        products = rows @ (inverse.astype(kind, copy=False) @ inside.T) + apart
         for k in range(t.shape[1]):
-            if k < len(inverse):
-                products = rows @ (inverse[k].astype(kind, copy=False) @ inside.T) + apart
             z = products * t[:, k].astype(kind) + own[:, k, None].astype(kind)
             pz = z * P_out[:, k, None].astype(kind)
             mean += pz
             square += pz * z
         return u @ (square - mean**2)
-
-    def _common_inverse(self):
-        # one block for all classes
-        return self._inverses(self._curvatures(self.theta, 1))[0]
 
     def _outer_sample(self):
         rows = self._sample
@@ -414,7 +401,8 @@ class SoftmaxSelection:
         R = (self._P_inner - self.y).astype(np.float64)
         slope = -np.einsum("sk,sk->s", R, self._A @ self._direction)
         u, X_out, P_out = self._outer_sample()
-        S = self._coordinates(X_out) @ self._common_inverse() @ self._A.T.astype(np.float64)  # (sample, s)
+        inverse = self._inverse_block(self._curvatures(self.theta))
+        S = self._coordinates(X_out) @ inverse @ self._A.T.astype(np.float64)  # (sample, s)
         own = (S * np.sqrt(u)[:, None]) * (P_out @ R.T)
         Q = -own.T @ own
         for k in range(R.shape[1]):
