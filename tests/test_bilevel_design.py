@@ -144,7 +144,7 @@ def test_long_selections_keep_their_precision():
     [
         ({"design": "D"}, r"design must be one of \('A', 'V'\), got 'D'"),
         ({"score": "quadratic"}, r"score must be one of \('exact', 'linear'\)"),
-        ({"ridge": 0.0}, r"ridge must be a positive finite number, got ridge=0\.0"),
+        ({"ridge": 0.0}, r"ridge must be a finite number greater than 0, got ridge=0\.0"),
     ],
 )
 def test_bad_options_are_named(pool, options, message):

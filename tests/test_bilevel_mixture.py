@@ -212,10 +212,10 @@ def test_labels_are_neither_needed_nor_looked_at():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 0}, "n_components must be a positive integer, got n_components=0"),
-        ({"n_init": 2.5}, r"n_init must be a positive integer, got n_init=2\.5"),
-        ({"prior": 0.0}, r"prior must be a positive finite number, got prior=0\.0"),
-        ({"prior_variance": np.inf}, "prior_variance must be a positive finite number, got prior_variance=inf"),
+        ({"n_components": 0}, "n_components must be an integer of at least 1, got n_components=0"),
+        ({"n_init": 2.5}, r"n_init must be an integer of at least 1, got n_init=2\.5"),
+        ({"prior": 0.0}, r"prior must be a finite number greater than 0, got prior=0\.0"),
+        ({"prior_variance": np.inf}, "prior_variance must be a finite number greater than 0, got prior_variance=inf"),
     ],
 )
 def test_bad_hyper_parameters_are_named(options, message):

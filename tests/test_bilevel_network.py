@@ -1,5 +1,8 @@
 """Networks as inner problems, against dense derivatives and plain loops."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -208,12 +211,79 @@ def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_t
 
 
 @pytest.mark.parametrize(
+    "module",
+    [
+        lambda: torch.nn.Linear(7, 3),
+        torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten()),
+        torch.nn.Sequential(torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3)),
+    ],
+)
+def test_a_module_for_other_rows_is_told_theirs(data, module):
+    X, y = data
+    name = "Linear" if not isinstance(module, torch.nn.Module) else "Sequential"
+    message = rf"module {name} must take rows as they lie in X, of shape \(4,\), but fails on 20 of them: ."
+    problem = Network(module, train=TrainConfig(steps=5, batch_size=32))
+    with pytest.raises(ValueError, match=message) as caught:
+        BilevelCoreset(problem, size=30, n_start=20, score="linear", random_state=0).fit(X, y)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_full_memory_is_not_blamed_on_the_module(data):
+    class Hungry(torch.nn.Linear):
+        def forward(self, X):
+            raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        BilevelCoreset(Network(Hungry(4, 3), train=QUICK), size=30, score="linear").fit(*data)
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "torch":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+import handful.bilevel, handful.continual
+
+for package, name in ((handful.bilevel, "Network"), (handful.continual, "VCL"), (handful.continual, "views")):
+    assert name in dir(package)
+    try:
+        getattr(package, name)
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_what_needs_torch_is_at_hand_and_without_torch_says_so():
+    from handful import bilevel, continual
+    from handful.continual import vcl, views
+
+    assert (bilevel.Network, bilevel.TrainConfig) == (Network, TrainConfig)
+    assert (continual.VCL, continual.views) == (vcl.VCL, views)
+    with pytest.raises(AttributeError, match=r"'handful\.bilevel' has no attribute 'Netwrok'"):
+        bilevel.Netwrok  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'handful\.continual' has no attribute 'VLC'"):
+        continual.VLC  # noqa: B018
+    said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
+    wanted = ("Network needs", "VCL needs", "views of a torch network need")
+    assert said.splitlines() == [f"{who} torch: pip install 'handful[torch]'." for who in wanted]
+
+
+def test_importing_the_rooms_does_not_import_torch():
+    code = "import handful.bilevel, handful.continual, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
     ("options", "fit", "message"),
     [
         (dict(module=3), {}, "module must be a torch module or a function"),
         (dict(curvature="fisher"), {}, "curvature must be one of"),
-        (dict(block=0), {}, "block must be at least 1"),
-        (dict(train=TrainConfig(steps=0)), {}, "steps of TrainConfig must be a positive integer"),
+        (dict(block=0), {}, "block must be an integer of at least 1"),
+        (dict(train=TrainConfig(steps=0)), {}, "steps of TrainConfig must be an integer of at least 1"),
         (dict(train=TrainConfig(lr=float("nan"))), {}, "lr of TrainConfig"),
         (dict(train=TrainConfig(optimiser="lbfgs")), {}, "optimiser of TrainConfig must be one of"),
         (dict(device="cuda"), {}, "torch finds no CUDA device here"),

@@ -1,5 +1,7 @@
 """The variants of Section 3.5: exchange, elimination, Algorithm 2, outer losses, implicit gradients, joint problems."""
 
+import warnings
+
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
@@ -240,6 +242,74 @@ def test_an_inner_problem_that_does_not_converge_is_an_error():
         BilevelCoreset(Diverging(), size=15).fit(X, y)
 
 
+class Empty(Problem):
+    pass
+
+
+class Half(OwnLogistic):
+    gradients = Problem.gradients
+
+
+class Given(Problem):
+    """Its methods are given, not defined."""
+
+    def __init__(self, of=None):
+        self.of = of
+        self.losses, self.gradients, self.hessian = OwnLogistic().losses, OwnLogistic().gradients, OwnLogistic().hessian
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (Empty(), "Empty must implement .* and lacks losses, gradients, hessian: see"),
+        (Half(), "Half must implement .* and lacks gradients: see"),
+        (Joint(OwnLogistic(), Half()), "Half must implement .* and lacks gradients: see"),
+    ],
+)
+def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypatch):
+    monkeypatch.setattr(GenericSelection, "__init__", None)  # no numerical work
+    X, y = data()
+    with pytest.raises(TypeError, match=message):
+        BilevelCoreset(problem, size=5).fit(X, y)
+
+
+def test_methods_may_be_given_to_an_instance():
+    X, y = data()
+    chosen = BilevelCoreset(Given(), size=8, random_state=0).fit(X, y).indices_
+    np.testing.assert_array_equal(chosen, BilevelCoreset(OwnLogistic(), size=8, random_state=0).fit(X, y).indices_)
+
+
+# --- a start that is everything
+
+
+@pytest.mark.parametrize("options", [dict(score="linear"), dict(size=6, n_start=6), dict(size=2)])
+def test_a_random_start_of_the_whole_size_warns(options):
+    X, y = data()
+    with pytest.warns(UserWarning, match=r"all \d+ points are of the random start \(n_start=\d+\), so that nothing"):
+        BilevelCoreset(**{"size": 10, "random_state": 0} | options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(score="linear", n_start=9),
+        dict(score="linear", size=11),
+        dict(size=3),
+        dict(score="linear", strategy="exchange"),
+        dict(score="linear", strategy="elimination"),
+        dict(score="linear", strategy="regularised"),
+        dict(score="linear", size=None),
+    ],
+)
+def test_no_other_start_warns(options):
+    X, y = data()
+    options = {"size": 10, "random_state": 0} | options
+    options["size"] = options["size"] or len(X)  # all rows: there is nothing to select from
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        BilevelCoreset(**options).fit(X, y)
+
+
 # --- joint problems
 
 
@@ -276,8 +346,8 @@ def test_a_joint_coreset_serves_both_problems_better_than_each_others():
     ("options", "fit", "message"),
     [
         (dict(ihvp="lu"), {}, r"ihvp must be one of .*got 'lu'"),
-        (dict(ihvp="cg", ihvp_steps=0), {}, "ihvp_steps must be a positive integer, got 0"),
-        (dict(damping=-1.0), {}, r"damping must be a finite number of at least 0, got -1\.0"),
+        (dict(ihvp="cg", ihvp_steps=0), {}, "ihvp_steps must be an integer of at least 1, got ihvp_steps=0"),
+        (dict(damping=-1.0), {}, r"damping must be a finite number of at least 0, got damping=-1\.0"),
         (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
         (dict(outer="both"), {}, "outer must be one of"),
         (dict(outer="validation"), {}, "with no validation set"),
@@ -285,7 +355,7 @@ def test_a_joint_coreset_serves_both_problems_better_than_each_others():
         (dict(outer="validation"), dict(validation=(np.ones((4, 2)), np.ones(4))), "has 2 features, but X has 3"),
         (dict(outer="validation"), dict(validation=(np.ones((4, 3)), np.ones(3))), r"must have shape \(4, ...\)"),
         (dict(outer="validation"), dict(validation=(np.ones((4, 3)), 7 * np.ones(4))), "classes that y has not"),
-        (dict(max_steps=0, strategy="exchange"), {}, "max_steps must be a positive integer"),
+        (dict(max_steps=0, strategy="exchange"), {}, "max_steps must be an integer of at least 1"),
         (dict(problem=Joint(Logistic(), LeastSquares(), 0.0)), {}, "trade_off"),
     ],
     ids=str,

@@ -1,11 +1,10 @@
-"""Coreset, the checks that all selectors share, torch subsets and CoresetEstimator."""
+"""Coreset, the base class of selectors, torch subsets and CoresetEstimator."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Logistic, Selector, UniformCoreset
-from handful.coreset import as_generator, check_magnitude, check_sample_weight
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -110,50 +109,7 @@ def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
         CORESET.subset(Pictures())[:2]
 
 
-# Shared checks -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1, 2], r"shape \(3,\), one weight a row, got \(2,\)"),
-        ([[1], [2], [3]], r"shape \(3,\), one weight a row, got \(3, 1\)"),
-        ([1, -0.5, 1], "must not be negative, got -0.5 at row 1"),
-        ([0, 0, 0], "zero for all 3 rows"),
-        ([1, np.nan, 1], "sample_weight contains NaN"),
-        ([1, np.inf, 1], "sample_weight contains infinity"),
-        ([1e308, 1e308, 1], "finite sum of at least 2e-308, got inf"),
-        ([5e-324, 0, 0], "finite sum of at least 2e-308, got 4.94e-324"),
-    ],
-)
-def test_a_bad_sample_weight_is_named(weights, message):
-    with pytest.raises(ValueError, match=message):
-        check_sample_weight(weights, 3)
-
-
-def test_no_sample_weight_is_ones():
-    np.testing.assert_array_equal(check_sample_weight(None, 3), np.ones(3))
-    assert check_sample_weight([1, 2, 3], 3).dtype == np.float64
-
-
-@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 4e9), (np.float64, 1e77)])
-def test_values_up_to_the_limit_do_not_overflow_and_larger_ones_are_refused(dtype, limit):
-    values = np.array([0.9 * limit, -0.9 * limit], dtype=dtype)
-    check_magnitude(values, "X", dtype)
-    assert np.isfinite(values**4).all()
-    for sign in (1, -1):
-        with pytest.raises(ValueError, match=r"X must not have entries larger than [14]e\+.* got .* scale the data"):
-            check_magnitude(np.array([0, sign * 1.3 * limit], dtype=dtype), "X", dtype)
-
-
-def test_a_generator_comes_from_all_that_scikit_learn_takes():
-    draws = [as_generator(state).random() for state in (0, np.int64(0), np.random.default_rng(0))]
-    assert draws[0] == draws[1] == draws[2]
-    same = [as_generator(np.random.RandomState(0)).random() for _ in range(2)]
-    assert same[0] == same[1]
-    assert as_generator(None).random() != as_generator(None).random()
-    with pytest.raises(ValueError, match="seed"):
-        as_generator("zero")
+# Selectors -----------------------------------------------------------------------------------------------------------
 
 
 class Last(Selector):

@@ -131,7 +131,7 @@ def test_a_pareto_mixture_is_unbalanced_and_a_t_mixture_has_heavy_tails(rng):
 
 
 def test_gaussian_mixture_refuses_no_components(rng):
-    with pytest.raises(ValueError, match="n_components must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_components must be an integer of at least 1, got n_components=0"):
         gaussian_mixture(10, 2, 0, rng=rng)
 
 

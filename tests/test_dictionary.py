@@ -229,14 +229,14 @@ def test_float32_signals_choose_what_float64_ones_do(X, atoms):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(size=0), "size must be an integer between 1 and the 60 atoms, got size=0"),
-        (dict(size=61), "size must be an integer between 1 and the 60 atoms"),
+        (dict(size=0), "size must be an integer of at least 1 and at most 60, got size=0"),
+        (dict(size=61), "size must be an integer of at least 1 and at most 60, got size=61"),
         (dict(size=2.0), "size must be an integer"),
         (dict(score="best"), 'score must be "linear" or "quadratic"'),
         (dict(recovery="L1"), "recovery must be an L2, L1"),
-        (dict(recovery=L2(0)), "penalty of L2 must be a positive finite number, got penalty=0"),
-        (dict(recovery=L1(tol=0.0)), "tol of L1 must be a positive"),
-        (dict(recovery=L1(damping=-1)), "damping of L1 must be a positive"),
+        (dict(recovery=L2(0)), "penalty of L2 must be a finite number greater than 0, got penalty=0"),
+        (dict(recovery=L1(tol=0.0)), "tol of L1 must be a finite number greater than 0"),
+        (dict(recovery=L1(damping=-1)), "damping of L1 must be a finite number greater than 0"),
         (dict(atoms=np.ones((3, D - 1))), "atoms must be as long as the signals, 24 values, got 23"),
         (dict(atoms=np.full((60, D), np.nan)), "atoms contains NaN"),
     ],
@@ -277,7 +277,7 @@ def test_gaussian_atoms_have_unit_norm_on_average(rng):
 def test_approximate_greedy_takes_the_largest_mean_inner_products(X, atoms):
     mean = [np.mean([abs(x @ a) for x in X]) for a in atoms]
     assert approximate_greedy(X, atoms, 7).tolist() == np.argsort(mean)[::-1][:7].tolist()
-    with pytest.raises(ValueError, match="size must be between 1 and the 60 atoms"):
+    with pytest.raises(ValueError, match="size must be an integer of at least 1 and at most 60"):
         approximate_greedy(X, atoms, 61)
 
 

@@ -211,8 +211,11 @@ def test_bad_input_of_the_lightweight_coreset_is_named():
         LightweightCoreset(5).fit(X)
     with pytest.raises(ValueError, match="rows and columns"):
         LightweightCoreset(5).fit(da.from_array(X[:0]))
-    with pytest.raises(ValueError, match="size must be at least 1"):
+    with pytest.raises(ValueError, match="size must be an integer of at least 1"):
         LightweightCoreset(0).fit(da.from_array(X))
+    for dtype in (object, complex, str):
+        with pytest.raises(ValueError, match=r"X must hold real numbers, got dtype .* convert it with"):
+            LightweightCoreset(5).fit(da.from_array(X.astype(dtype)))
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN, infinity"):
         LightweightCoreset(5).fit(da.from_array(X))
@@ -223,7 +226,7 @@ def test_bad_input_of_the_lightweight_coreset_is_named():
     [
         (SVMCoreset(20, sampling="systematic"), "sampling='multinomial'"),
         (SVMCoreset(20, score="mixture"), "score='tight'"),
-        (SVMCoreset(20, lam=-1), "lam must be positive"),
+        (SVMCoreset(20, lam=-1), "lam must be a finite number greater than 0"),
     ],
 )
 def test_what_cannot_be_distributed_is_refused(selector, message, data):
@@ -237,6 +240,14 @@ def test_bad_data_are_named(data):
         svm_coreset(SVMCoreset(20), *dask_arrays(X, np.repeat([0, 1], 1500), 100))
     with pytest.raises(ValueError, match="dask array or bag"):
         merge_reduce(UniformCoreset(), X, y, size=10)
+    with pytest.raises(ValueError, match="y must be a dask array, as X is, got ndarray"):
+        merge_reduce(UniformCoreset(), da.from_array(X), y, size=10)
+    with pytest.raises(ValueError, match="X must hold real numbers, got dtype object"):
+        merge_reduce(UniformCoreset(), da.from_array(X.astype(object)), size=10)
+    with pytest.raises(ValueError, match=r"y must be None for a bag, whose items are pairs \(X, y\), got ndarray"):
+        merge_reduce(UniformCoreset(), db.from_sequence([(X, y)]), y, size=10)
+    with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
+        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=0)
     with pytest.raises(ValueError, match="one label a row"):
         merge_reduce(UniformCoreset(), dask_arrays(X, y)[0], da.from_array(y[:100]), size=10)
     X = X.copy()

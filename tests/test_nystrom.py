@@ -165,6 +165,15 @@ def test_kernels_that_are_none_are_refused(kernel, message, X):
         Nystrom(kernel, n_landmarks=20).fit(X)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", RBF, None, np.eye(3)])
+def test_what_is_no_kernel_is_named_where_it_is_used(kernel, X, tmp_path):
+    message = r"kernel must be a Kernel, such as RBF\(\) .* or a function of two arrays of rows, got kernel="
+    with pytest.raises(TypeError, match=message):
+        Nystrom(kernel).fit(X)
+    with pytest.raises(TypeError, match=message):
+        kernel_matrix(kernel, X, X[:5], cache=tmp_path)
+
+
 @pytest.mark.parametrize("n_landmarks", [0, 2.5, True])
 def test_the_number_of_landmarks_is_checked(n_landmarks, X):
     with pytest.raises(ValueError, match="n_landmarks must be"):

@@ -71,7 +71,7 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [cls(size=5) for cls in SELECTORS]
-    + [BilevelCoreset(LeastSquares(), size=5), BilevelCoreset(size=5, score="linear", weighting="optimised")]
+    + [BilevelCoreset(LeastSquares(), size=5), BilevelCoreset(size=5, score="linear", n_start=2, weighting="optimised")]
     + [ProxyCoreset(size=5), ProxyCoreset(KCenter(), RBFSampler(), size=5)]
     + [pair for pair, _ in PAIRS],
     expected_failed_checks=expected_failures,
@@ -248,13 +248,13 @@ def odd_size(kind, n, cls, two_classes):
         "numpy": lambda: Case(np.int64(2)),
         "all": lambda: Case(n),
         "one": lambda: Case(1, MAY_FAIL if two_classes else WORKS, "size must be at least 2"),
-        "zero": lambda: Case(0, FAILS, "size must be at least 1, got size=0"),
-        "negative": lambda: Case(-3, FAILS, "size must be at least 1, got size=-3"),
+        "zero": lambda: Case(0, FAILS, "size must be an integer of at least 1, got size=0"),
+        "negative": lambda: Case(-3, FAILS, "size must be an integer of at least 1, got size=-3"),
         "too many": lambda: Case(n + 1, over, f"size must be at most .* got size={n + 1}"),
-        "bool": lambda: Case(True, FAILS, "size must be an integer, got True"),
-        "float": lambda: Case(2.0, FAILS, r"size must be an integer, got 2\.0"),
-        "string": lambda: Case("5", FAILS, "size must be an integer, got '5'"),
-        "None": lambda: Case(None, FAILS, "size must be an integer, got None"),
+        "bool": lambda: Case(True, FAILS, "size must be an integer of at least 1, got size=True"),
+        "float": lambda: Case(2.0, FAILS, r"size must be an integer of at least 1, got size=2\.0"),
+        "string": lambda: Case("5", FAILS, "size must be an integer of at least 1, got size='5'"),
+        "None": lambda: Case(None, FAILS, "size must be an integer of at least 1, got size=None"),
     }[kind]()
 
 

@@ -84,5 +84,5 @@ def test_beats_uniform_draws_where_a_small_cluster_carries_the_cost():
 
 
 def test_bad_component_counts_are_named():
-    with pytest.raises(ValueError, match="n_components must be a positive integer, got 0"):
+    with pytest.raises(ValueError, match="n_components must be an integer of at least 1, got n_components=0"):
         MixtureSensitivity(5, n_components=0).fit(np.ones((9, 2)))

@@ -118,12 +118,12 @@ def test_a_point_alone_with_its_label_is_drawn_more_often():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_clusters": 0}, "n_clusters must be a positive integer, got 0"),
-        ({"n_clusters": 2.0}, r"n_clusters must be a positive integer, got 2\.0"),
-        ({"radius": 0}, "radius must be a positive finite number, got 0"),
-        ({"radius": np.inf}, "radius must be a positive finite number, got inf"),
-        ({"radius": "1"}, "radius must be a positive finite number, got '1'"),
-        ({"radius": None}, "radius must be a positive finite number, got None"),
+        ({"n_clusters": 0}, "n_clusters must be an integer of at least 1, got n_clusters=0"),
+        ({"n_clusters": 2.0}, r"n_clusters must be an integer of at least 1, got n_clusters=2\.0"),
+        ({"radius": 0}, "radius must be a finite number greater than 0, got radius=0"),
+        ({"radius": np.inf}, "radius must be a finite number greater than 0, got radius=inf"),
+        ({"radius": "1"}, "radius must be a finite number greater than 0, got radius='1'"),
+        ({"radius": None}, "radius must be a finite number greater than 0, got radius=None"),
     ],
 )
 def test_a_bad_option_is_named(options, message):

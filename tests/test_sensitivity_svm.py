@@ -278,7 +278,7 @@ def test_drawing_again_is_fitting_again_without_the_scores(sampling, cancer):
     expected = inclusion_probabilities(q, 40) if sampling == "systematic" else 1 - (1 - q) ** 40
     assert (np.abs(inclusion - expected) < 5 * np.sqrt(expected * (1 - expected) / 200) + 0.01).all()
     assert np.mean([c.weights.sum() for c in draws]) == pytest.approx(len(y), rel=0.1)
-    with pytest.raises(ValueError, match="size must be at least 1"):
+    with pytest.raises(ValueError, match="size must be an integer of at least 1"):
         fitted.draw(0)
 
 
@@ -318,13 +318,13 @@ def test_sample_size_follows_the_theorem(cancer):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"lam": 0}, "lam must be positive"),
-        ({"xi": 1.5}, "xi must lie between"),
+        ({"lam": 0}, "lam must be a finite number greater than 0"),
+        ({"xi": 1.5}, "xi must be a finite number greater than 0 and less than 1"),
         ({"score": "best"}, "score must be one of"),
         ({"sampling": "all"}, "sampling must be one of"),
         ({"n_clusters": 0}, "n_clusters must be"),
         ({"n_clusters": "many"}, "n_clusters must be"),
-        ({"size": 0}, "size must be at least 1"),
+        ({"size": 0}, "size must be an integer of at least 1"),
         ({"size": 1000, "sampling": "systematic"}, "size must be at most"),
     ],
 )

@@ -204,6 +204,66 @@ def test_interrupting_leaves_a_valid_coreset_and_the_stream_can_go_on(rng, stop)
     np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
 
 
+class Refusing(UniformCoreset):
+    """Refuses every leaf with a row whose first value is above 100."""
+
+    def _select(self, X, *args):
+        if X[:, 0].max() > 100:
+            raise ValueError("refused")
+        return super()._select(X, *args)
+
+
+BAD_CHUNKS = {
+    "NaN": lambda X, y: (np.r_[X[:-1], np.full((1, X.shape[1]), np.nan)], y, None),
+    "width": lambda X, y: (X[:, :2], y, None),
+    "labels": lambda X, y: (X, y[:-1], None),
+    "words": lambda X, y: (X, np.full(len(X), "a"), None),
+    "weights": lambda X, y: (X, y, np.r_[np.ones(len(X) - 1), -1.0]),
+    "selector": lambda X, y: (np.r_[X[:-1], np.full((1, X.shape[1]), 1e3)], y, None),
+}
+
+
+BAD_CHUNKS_SAY = {
+    "NaN": "NaN or infinity",
+    "width": "X has 2 features",
+    "labels": "y must have shape",
+    "words": "y holds words",
+    "weights": "must not be negative",
+    "selector": "refused",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_CHUNKS)
+@pytest.mark.parametrize("slots", [None, 3])
+@pytest.mark.parametrize("n_before", [0, 130])
+def test_a_chunk_that_fails_midway_changes_nothing(rng, bad, slots, n_before):
+    X, y = make(rng, 900)
+    stream = MergeReduce(Refusing(), size=30, leaf_size=50, slots=slots, random_state=0)
+    if n_before:
+        stream.partial_fit(X[:n_before], y[:n_before])
+        stream.coreset_  # noqa: B018 - the root is kept once somebody has asked for it
+    before = dict(vars(stream))
+    chunk, labels, weights = BAD_CHUNKS[bad](X[n_before:500], y[n_before:500])
+    if n_before or bad not in ("width", "words"):  # a first chunk may be as wide as it likes
+        with pytest.raises(ValueError, match=BAD_CHUNKS_SAY[bad]):
+            stream.partial_fit(chunk, labels, weights)
+    assert vars(stream) == before
+    stream.partial_fit(X[n_before:], y[n_before:])
+    undisturbed = MergeReduce(Refusing(), size=30, leaf_size=50, slots=slots, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
+    np.testing.assert_array_equal(stream.weights_, undisturbed.weights_)
+
+
+def test_a_part_of_a_stream_may_have_no_row_that_counts(rng):
+    X, _ = make(rng, 500)
+    u = np.r_[np.ones(130), np.zeros(200), np.ones(170)]
+    stream = MergeReduce(UniformCoreset(), size=40, leaf_size=60, random_state=0).fit(X, sample_weight=u)
+    assert stream.n_seen_ == 500
+    assert not ((stream.indices_ >= 130) & (stream.indices_ < 330)).any()
+    with pytest.raises(ValueError, match="sample_weight must have shape"):
+        stream.partial_fit(X, sample_weight=np.zeros(3))
+
+
 def test_rows_of_weight_zero_are_counted_but_not_kept(rng):
     X, y = make(rng, 500)
     u = (np.arange(500) % 3 > 0).astype(float)
@@ -275,6 +335,17 @@ def test_an_empty_stream_and_bad_sizes_are_named(rng):
 
 def dynamic(seed=0):
     return DynamicMergeReduce(SVMCoreset(n_clusters=2), size=30, leaf_size=50, random_state=seed)
+
+
+def test_an_insertion_that_fails_changes_nothing(rng):
+    X, y = make(rng, 200)
+    tree = dynamic()
+    with pytest.raises(ValueError, match="ascending"):
+        tree.insert(X, y, ids=np.zeros(200, dtype=int))
+    ids = tree.insert(X[:, :2], y)  # still free in its width
+    with pytest.raises(ValueError, match="is there already"):
+        tree.insert(X[:, :2], y, ids=ids + 100)
+    assert tree.n_rows_ == tree.n_seen_ == 200
 
 
 def test_insertions_alone_give_the_stream(rng):

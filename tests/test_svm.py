@@ -231,5 +231,5 @@ def test_labels_other_than_two_classes_are_refused(labels, message):
 
 @pytest.mark.parametrize("bad", [{"lam": 0}, {"lam": -1.0}, {"tol": 0}])
 def test_parameters_out_of_range_are_refused(bad):
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="must be a finite number greater than 0"):
         LinearSVM(**bad).fit([[0.0], [1.0]], [0, 1])

@@ -7,7 +7,8 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
-from handful.coreset import MAX_SEED, Selector
+from handful.checks import MAX_SEED, check_integer, check_number
+from handful.coreset import Selector
 
 
 class UniformCoreset(Selector):
@@ -204,11 +205,8 @@ class ForgettingEvents(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         for name in ("n_epochs", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
-        if not 0 < self.step < np.inf:
-            raise ValueError(f"step must be a positive finite number, got {self.step!r}.")
+            check_integer(name, getattr(self, name))
+        check_number("step", self.step, above=0)
         check_classification_targets(y)
         present = np.flatnonzero(sample_weight)
         code = np.unique(y[present], return_inverse=True)[1]

@@ -1,16 +1,15 @@
-"""Coresets: weighted rows of a data set, the selectors that choose them, and the input checks they share."""
+"""Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-MAX_SEED = np.iinfo(np.int32).max
+from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size
 
 
 @dataclass(frozen=True)
@@ -191,92 +190,6 @@ def choose(selector, X, y, sample_weight, rng):
         return one_class(X, weights, rng)
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
-
-
-def check_sample_weight(sample_weight, n):
-    """Weights as a float64 array of length `n`; ones for None.
-
-    Raises
-    ------
-    ValueError
-        for weights that are negative, not finite or all zero, and where their sum over- or underflows
-    """
-    if sample_weight is None:
-        return np.ones(n)
-    sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if sample_weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
-    if (sample_weight < 0).any():
-        worst = int(np.argmin(sample_weight))
-        raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
-    if not sample_weight.any():
-        raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
-    with np.errstate(over="ignore"):
-        total = sample_weight.sum()
-    if not np.finfo(np.float64).tiny <= total < np.inf:
-        raise ValueError(f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}.")
-    return sample_weight
-
-
-def check_magnitude(values, name, dtype):
-    """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
-    limit = float(np.finfo(dtype).max) ** 0.25
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-    if largest > limit:
-        raise ValueError(
-            f"{name} must not have entries larger than {limit:.0e} in magnitude ({np.dtype(dtype)}), got "
-            f"{largest:.3g}: products of them overflow; scale the data."
-        )
-
-
-def check_size(size, n_available, n, *, repeats=False):
-    """ValueError unless `size` is an integer in 1..n_available (any positive integer with `repeats`)."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise ValueError(f"size must be an integer, got {size!r}.")
-    if size < 1:
-        raise ValueError(f"size must be at least 1, got size={size} for n_samples={n}.")
-    if size > n_available and not repeats:
-        of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
-        raise ValueError(f"size must be at most the number of rows, got size={size} for n_samples={n}{of_weight}.")
-
-
-def signed_labels(y, model):
-    """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
-
-    Parameters
-    ----------
-    y : labels of any kind, shape (n,)
-    model : str, what needs two classes, for the message: "an SVM"
-
-    Raises
-    ------
-    ValueError
-        unless there are exactly two classes.
-    """
-    numbers = np.asarray(y)
-    if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
-        low, high = numbers.min(), numbers.max()
-        second = numbers == high
-        if low < high and (second | (numbers == low)).all():  # without the sort that finding all classes takes
-            return np.array([low, high]), 2.0 * second - 1.0
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind.startswith("continuous"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) != 2:
-        shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
-        few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
-        raise ValueError(f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
-    return classes, 2.0 * codes - 1.0
-
-
-def as_generator(random_state):
-    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
-    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
 
 
 def _estimator_has(method):

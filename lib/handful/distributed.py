@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from handful.coreset import Coreset, as_generator, check_size, signed_labels
+from handful.checks import as_generator, check_integer, signed_labels
+from handful.coreset import Coreset
 from handful.sensitivity import lightweight
 from handful.sensitivity.draws import multinomial_draw
 from handful.sensitivity.svm import SCORES, choose_clusters, sample_rows
@@ -61,9 +62,16 @@ def merge_reduce(selector, X, y=None, *, size, random_state=None):
     Returns
     -------
     DistributedCoreset
+
+    Raises
+    ------
+    ValueError
+        for a bad size, anything but a dask array of numbers or a bag, a `y` that is no dask array of the same length,
+        NaN, infinity, and what the selector refuses
     """
     import dask
 
+    check_integer("size", size)
     seed = int(as_generator(random_state).integers(2**32))
     chunks = _chunks(X, y)
     starts, _ = _starts(chunks)
@@ -199,13 +207,14 @@ class LightweightCoreset(BaseEstimator):
         Raises
         ------
         ValueError
-            for anything but a matrix with rows and columns, NaN, infinity, and a bad size
+            for anything but a matrix of numbers with rows and columns, NaN, infinity, and a bad size
         """
         import dask
 
-        check_size(self.size, self.size, self.size, repeats=True)
+        check_integer("size", self.size)
         if not hasattr(X, "numblocks") or X.ndim != 2:
             raise ValueError(f"X must be a 2-d dask array, got {type(X).__name__}; see dask.array.from_array.")
+        _check_numbers(X)
         if np.isnan(X.shape[0]):
             X = X.compute_chunk_sizes()
         n, d = X.shape
@@ -259,16 +268,26 @@ def _rows_of_blocks(X, start, draws):
     return np.asarray(X)[indices], start + indices, np.concatenate(weights)
 
 
+def _check_numbers(X):
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"X must hold real numbers, got dtype {X.dtype}; convert it with X.astype(float).")
+
+
 def _chunks(X, y):
     """A delayed ``(X, y)`` for every chunk."""
     import dask
 
     if hasattr(X, "map_partitions"):
+        if y is not None:
+            raise ValueError(f"y must be None for a bag, whose items are pairs (X, y), got {type(y).__name__}.")
         return [dask.delayed(_joined)(part) for part in X.to_delayed()]  # a bag
     if not hasattr(X, "numblocks"):
         raise ValueError(f"X must be a dask array or bag, got {type(X).__name__}; see dask.array.from_array.")
     if X.ndim != 2:
         raise ValueError(f"X must be 2-d, rows and features, got shape {X.shape}.")
+    _check_numbers(X)
+    if y is not None and not hasattr(y, "numblocks"):
+        raise ValueError(f"y must be a dask array, as X is, got {type(y).__name__}; see dask.array.from_array.")
     X = X.rechunk({1: -1})
     blocks = X.to_delayed().ravel()
     if y is None:

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from handful.coreset import as_generator
+from handful.checks import as_generator, check_integer
 
 SUM_TOLERANCE = 1e-3  # by which probabilities in float32 may miss a sum of one
 
@@ -63,8 +63,7 @@ class Acquisition(BaseEstimator):
                     f"pool, classes) with at least 2 variants, got {len(probabilities)}."
                 )
         pool = _pool_size(features, probabilities, n_pool)
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= pool:
-            raise ValueError(f"n must be an integer in 1..{pool}, the size of the pool, got n={n!r}.")
+        check_integer("n", n, most=pool, why="more points than the pool has cannot be chosen")
         if labelled is not None:
             labelled = _labelled(labelled, features)
         if labels is not None:
@@ -137,8 +136,7 @@ def _pool_size(features, probabilities, n_pool):
     if len(set(sizes.values())) > 1:
         raise ValueError("the pool has one size only, got " + ", ".join(f"{s} by {k}" for k, s in sizes.items()) + ".")
     size = next(iter(sizes.values()))
-    if size < 1:
-        raise ValueError(f"the pool must have at least 1 point, got n_pool={size}.")
+    check_integer("n_pool", size)
     return size
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from handful.checks import check_integer
+
 VERSION = 1
 
 
@@ -39,10 +41,8 @@ class ActiveLoop:
     """
 
     def __init__(self, propose, *, n_pool, classes, batch=10, path=None):
-        if n_pool < 1:
-            raise ValueError(f"the pool must have at least 1 point, got n_pool={n_pool}.")
-        if not 1 <= batch <= n_pool:
-            raise ValueError(f"batch must be in 1..{n_pool}, the size of the pool, got batch={batch}.")
+        check_integer("n_pool", n_pool)
+        check_integer("batch", batch, most=n_pool, why="the pool has no more points")
         self.classes = list(classes)
         if len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
             raise ValueError(f"classes must be at least 2 different labels, got {self.classes}.")

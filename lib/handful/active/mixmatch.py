@@ -1,13 +1,11 @@
 """Training with few labels: MixMatch (Berthelot et al. 2019) and, beside it, supervised training."""
 
-from numbers import Real
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from handful.active.networks import network
-from handful.coreset import MAX_SEED, as_generator
+from handful.checks import MAX_SEED, as_generator, check_integer, check_number
 
 try:
     import torch
@@ -120,11 +118,9 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
 
     def _check(self):
         for name in ("steps", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {name}={value!r}.")
-        for name, top in {"rate": np.inf, "weight_decay": np.inf, "average": 1.0}.items():
-            _check_number(self, name, 0.0, top)
+            check_integer(name, getattr(self, name))
+        for name, most in {"rate": None, "weight_decay": None, "average": 1}.items():
+            check_number(name, getattr(self, name), least=0, most=most)
 
     def _train(self, net, variants, targets, generator):
         if variants.ndim == 5:
@@ -249,10 +245,11 @@ class MixMatch(SupervisedNetwork):
 
     def _check(self):
         super()._check()
-        if not isinstance(self.n_augmentations, (int, np.integer)) or self.n_augmentations < 1:
-            raise ValueError(f"n_augmentations must be a positive integer, got {self.n_augmentations!r}.")
-        for name, top in {"temperature": np.inf, "alpha": np.inf, "weight": np.inf, "ramp_up": 1.0}.items():
-            _check_number(self, name, 0.0, top, open_below=name in ("temperature", "alpha"))
+        check_integer("n_augmentations", self.n_augmentations)
+        for name in ("temperature", "alpha"):
+            check_number(name, getattr(self, name), above=0)
+        check_number("weight", self.weight, least=0)
+        check_number("ramp_up", self.ramp_up, least=0, most=1)
 
     def _prepare(self, variants, targets, generator):
         rows = torch.nonzero(targets == UNLABELLED)[:, 0]
@@ -343,14 +340,6 @@ def _lerp(average, net, share):
     torch._foreach_lerp_(list(average.parameters()), list(net.parameters()), share)
     floats = [(a, b) for a, b in zip(average.buffers(), net.buffers()) if a.is_floating_point()]
     torch._foreach_lerp_([a for a, _ in floats], [b for _, b in floats], share)
-
-
-def _check_number(estimator, name, low, high, *, open_below=False):
-    value = getattr(estimator, name)
-    good = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value) and low <= value <= high
-    if not good or (open_below and value == low):
-        above = "greater than" if open_below else "at least"
-        raise ValueError(f"{name} must be a finite number of {above} {low:g} and at most {high:g}, got {value!r}.")
 
 
 def _check_data(X, y, copies):

@@ -1,9 +1,8 @@
 """Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
 
-from numbers import Real
-
 import numpy as np
 
+from handful.checks import check_number
 from handful.coreset import Selector
 
 OPTIONS = {"design": ("A", "V"), "score": ("exact", "linear")}
@@ -130,11 +129,8 @@ class OptimalDesign(Selector):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
-        if not (isinstance(self.ridge, Real) and np.isfinite(self.ridge) and self.ridge > 0):
-            raise ValueError(
-                f"ridge must be a positive finite number, got ridge={self.ridge!r}: without it fewer experiments than "
-                "features determine nothing."
-            )
+        why = "without it fewer experiments than features determine nothing"
+        check_number("ridge", self.ridge, above=0, why=why)
 
     def _greedy(self, X, M, absent):
         # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for all candidates.

@@ -1,9 +1,10 @@
 """Inverse-Hessian-vector products from Hessian-vector products alone (Section 3.5.1)."""
 
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
+
+from handful.checks import check_integer, check_number
 
 METHODS = ("auto", "cholesky", "cg", "neumann")
 _SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
@@ -28,10 +29,8 @@ class Ihvp:
         """ValueError for an option that is none."""
         if self.method not in METHODS:
             raise ValueError(f"ihvp must be one of {METHODS}, got {self.method!r}.")
-        if isinstance(self.steps, bool) or not (isinstance(self.steps, (int, np.integer)) and self.steps >= 1):
-            raise ValueError(f"ihvp_steps must be a positive integer, got {self.steps!r}.")
-        if not (isinstance(self.damping, Real) and np.isfinite(self.damping) and self.damping >= 0):
-            raise ValueError(f"damping must be a finite number of at least 0, got {self.damping!r}.")
+        check_integer("ihvp_steps", self.steps)
+        check_number("damping", self.damping, least=0)
 
     @property
     def exact(self):

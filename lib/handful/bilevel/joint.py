@@ -1,9 +1,8 @@
 """Coresets for several models at once (Section 4.4)."""
 
-from numbers import Real
-
-import numpy as np
 from sklearn.base import BaseEstimator
+
+from handful.checks import check_number
 
 
 class Joint(BaseEstimator):
@@ -40,8 +39,7 @@ class Joint(BaseEstimator):
 
     def check(self):
         """ValueError unless the trade-off is a positive finite number."""
-        if not (isinstance(self.trade_off, Real) and np.isfinite(self.trade_off) and self.trade_off > 0):
-            raise ValueError(f"trade_off must be a positive finite number, got {self.trade_off!r}.")
+        check_number("trade_off", self.trade_off, above=0)
 
     def parts(self):
         """``(problem, factor of its outer loss)`` for each problem."""

@@ -1,7 +1,5 @@
 """Gaussian mixtures as inner problem: weighted EM inside, the negative log-likelihood outside."""
 
-from numbers import Real
-
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from sklearn.cluster import kmeans_plusplus
@@ -9,7 +7,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from handful.bilevel.mixture_kernels import add_hessian, em, parts_of, responsibilities, theta_of
 from handful.bilevel.problems import Problem
-from handful.coreset import MAX_SEED, as_generator
+from handful.checks import MAX_SEED, as_generator, check_integer, check_number
 
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
@@ -66,16 +64,10 @@ class GaussianMixture(Problem):
     def check(self):
         """ValueError unless counts are positive integers, and prior and prior_variance positive finite numbers."""
         for name in ("n_components", "n_init"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {name}={value!r}.")
+            check_integer(name, getattr(self, name))
+        why = "without it the covariance of a component with few points is singular"
         for name in ("prior", "prior_variance"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
-                raise ValueError(
-                    f"{name} must be a positive finite number, got {name}={value!r}: without it the covariance of a "
-                    "component with few points is singular."
-                )
+            check_number(name, getattr(self, name), above=0, why=why)
 
     # Parameters ------------------------------------------------------------------------------------------------------
 

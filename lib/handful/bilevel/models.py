@@ -9,21 +9,44 @@ from handful.bilevel.linear import LinearSelection
 from handful.bilevel.passes import DataPasses
 from handful.bilevel.problems import LinearProblem, Problem
 from handful.bilevel.softmax import SELECTION_TOL, WEIGHTS_TOL, SoftmaxSelection
-from handful.coreset import check_magnitude
+from handful.checks import check_magnitude
 
+NEEDED = ("losses", "gradients", "hessian")  # of a Problem
 OUTER = ("train", "train+validation", "validation")
 
 
 def check_problem(problem):
-    """ValueError unless it is a problem that can be selected for, whose parameters make sense."""
+    """Refuse what cannot be selected for.
+
+    Raises
+    ------
+    TypeError
+        for a `Problem` that lacks methods
+    ValueError
+        for what is no problem, and parameters that make no sense
+    """
     if not isinstance(problem, (LinearProblem, Problem, Joint)):
         raise ValueError(
             f"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got {problem!r}."
+        )
+    missing = _missing(problem) if isinstance(problem, Problem) else []
+    if missing:
+        raise TypeError(
+            f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, and lacks "
+            f"{', '.join(missing)}: see handful.bilevel.Problem."
         )
     problem.check()
     for part, _ in parts(problem):
         if part is not problem:
             check_problem(part)
+
+
+def _missing(problem):
+    # the methods that selection needs and the base class leaves open; a selection of its own needs what it likes
+    if type(problem).selection is not Problem.selection:
+        return []
+    methods = {name: getattr(problem, name) for name in NEEDED}
+    return [name for name, method in methods.items() if getattr(method, "__func__", None) is getattr(Problem, name)]
 
 
 def parts(problem):

@@ -11,6 +11,7 @@ import numpy as np
 from handful.bilevel.ihvp import conjugate_gradients, neumann_series
 from handful.bilevel.newton import ConvergenceError
 from handful.bilevel.problems import Problem
+from handful.checks import check_integer, check_number
 
 try:
     import torch
@@ -50,13 +51,10 @@ class TrainConfig:
     def check(self):
         """ValueError for a setting that makes no sense."""
         for name in ("steps", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, (int, np.integer)) and value >= 1):
-                raise ValueError(f"{name} of TrainConfig must be a positive integer, got {value!r}.")
-        for name, least in (("lr", np.finfo(float).tiny), ("momentum", 0.0), ("weight_decay", 0.0)):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= least):
-                raise ValueError(f"{name} of TrainConfig must be finite and not negative, lr above 0: got {value!r}.")
+            check_integer(name, getattr(self, name), of=self)
+        check_number("lr", self.lr, above=0, of=self)
+        for name in ("momentum", "weight_decay"):
+            check_number(name, getattr(self, name), least=0, of=self)
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser of TrainConfig must be one of {OPTIMISERS}, got {self.optimiser!r}.")
 
@@ -96,6 +94,8 @@ class Network(Problem):
 
     Raises
     ------
+    ValueError
+        if the module does not take rows of X's shape
     ConvergenceError
         if training ends in a loss that is not finite, or the Neumann series diverges
 
@@ -150,8 +150,7 @@ class Network(Problem):
             raise ValueError(f"curvature must be one of {CURVATURES}, got {self.curvature!r}.")
         self.training().check()
         for name in ("curvature_rows", "block"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+            check_integer(name, getattr(self, name))
         if torch.device(self.device or "cpu").type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"device={self.device!r}, but torch finds no CUDA device here: take device=None.")
 
@@ -188,6 +187,18 @@ class Network(Problem):
             )
         return losses
 
+    def _first_outputs(self, module, rows):
+        # What training begins with: a module that does not suit the data shows here, in torch's words.
+        try:
+            return module(rows)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"module {type(module).__name__} must take rows as they lie in X, of shape {tuple(rows.shape[1:])}, "
+                f"but fails on {len(rows)} of them: {error}"
+            ) from error
+
     def fit_module(self, X, y, seed, watch=None):
         """A module trained from scratch on some rows.
 
@@ -218,7 +229,8 @@ class Network(Problem):
                 batch, order = torch.from_numpy(order[:size]).to(X.device), order[size:]
                 rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
-                    loss = self.row_losses(module(rows), y[batch]).mean()
+                    outputs = module(rows) if step else self._first_outputs(module, rows)
+                    loss = self.row_losses(outputs, y[batch]).mean()
                 if not torch.isfinite(loss):
                     epoch = 1 + step * size // len(X)
                     raise ConvergenceError(

@@ -1,7 +1,5 @@
 """Inner problems: the models that will be trained on the coreset, and the protocol for a user's own."""
 
-from numbers import Real
-
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
@@ -10,7 +8,7 @@ from sklearn.utils.multiclass import type_of_target
 from handful.bilevel.generic import GenericSelection
 from handful.bilevel.newton import MAX_ITER, ConvergenceError
 from handful.bilevel.passes import LOGISTIC, SQUARED
-from handful.coreset import signed_labels
+from handful.checks import check_number, signed_labels
 
 SOFT_TOLERANCE = 1e-4  # by which a row of soft targets may miss one: those of float16 networks do by rounding
 
@@ -155,11 +153,8 @@ class LinearProblem(BaseEstimator):
 
     def check(self):
         """ValueError unless l2 is a positive finite number."""
-        if not (isinstance(self.l2, Real) and np.isfinite(self.l2) and self.l2 > 0):
-            raise ValueError(
-                f"l2 must be a positive finite number, got l2={self.l2!r}: without a penalty the inner problem of a "
-                "small coreset has no unique solution."
-            )
+        why = "without a penalty the inner problem of a small coreset has no unique solution"
+        check_number("l2", self.l2, above=0, why=why)
 
     def variants(self):
         """Problems of trainers one may meet: penalty tenfold off either way, intercept treated the other way."""

@@ -5,7 +5,8 @@ from sklearn.utils import get_tags
 
 from handful.bilevel.proxies import RBF, Nystrom
 from handful.bilevel.selector import BilevelCoreset
-from handful.coreset import MAX_SEED, Selector
+from handful.checks import MAX_SEED
+from handful.coreset import Selector
 
 
 class ProxyCoreset(Selector):

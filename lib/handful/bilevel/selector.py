@@ -1,5 +1,6 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,8 @@ from handful.bilevel.ihvp import Ihvp
 from handful.bilevel.models import OUTER, check_problem, class_labels, outer_rows, parts, selection_for
 from handful.bilevel.problems import Logistic
 from handful.bilevel.weights import descend, optimise_weights
-from handful.coreset import Selector, check_magnitude, check_sample_weight
+from handful.checks import check_integer, check_magnitude, check_sample_weight
+from handful.coreset import Selector
 
 FORWARD = ("forward", "linear", "binary")  # all that networks and alternating problems know
 PAPER_START = 10  # random points that the paper starts from
@@ -71,7 +73,8 @@ class BilevelCoreset(Selector):
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     n_start : random points to start from; one of each class at least. None: 10 for the linear rule, as in
-        the paper, and 2 for the quadratic one, which makes better use of them
+        the paper, and 2 for the quadratic one, which makes better use of them. Where they are all of `size`, nothing is
+        selected, and a UserWarning says so
     random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
     verbose : whether to show a progress bar
 
@@ -255,10 +258,8 @@ class BilevelCoreset(Selector):
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
         for name in ("batch", "max_steps", "n_start"):
             value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not (isinstance(value, (int, np.integer)) and value >= 1)
-            ):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+            if value is not None:
+                check_integer(name, value)
         Ihvp(self.ihvp, self.ihvp_steps, self.damping).check()
         if self.strategy != "forward" and self.weighting == "corrective":
             raise ValueError(
@@ -306,6 +307,13 @@ class BilevelCoreset(Selector):
         start = rng.choice(candidates, min(n_start, len(candidates)), replace=False)
         if labels is not None:
             start = _with_every_class(start, labels, candidates, self.size, rng)
+        if self.strategy == "forward" and self.size <= len(start) and self.size < len(candidates):
+            warnings.warn(
+                f"all {self.size} points are of the random start (n_start={n_start}), so that nothing was selected: "
+                "take a smaller n_start, or a larger size.",
+                UserWarning,
+                stacklevel=5,
+            )
         return start[: self.size]
 
 

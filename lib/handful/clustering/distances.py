@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from handful.coreset import check_sample_weight
+from handful.checks import check_sample_weight
 
 BLOCK_ENTRIES = 1 << 19  # of a block's matrix of products: it should stay in the cache
 MANY = 2048  # centres, above which an inverted file pays

@@ -8,7 +8,7 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.coreset import MAX_SEED, as_generator, check_sample_weight, check_size
+from handful.checks import MAX_SEED, as_generator, check_integer, check_sample_weight, check_size
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
@@ -174,10 +174,9 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         X = self._validate(X, reset=reset)
         sample_weight = check_sample_weight(sample_weight, len(X))
         if reset:
-            check_size(self.n_clusters, len(X), len(X))
+            check_size(self.n_clusters, len(X), len(X), name="n_clusters")
         for name in ("batch_size", "n_steps"):
-            if not getattr(self, name) >= 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+            check_integer(name, getattr(self, name))
         return X, sample_weight
 
     def _start(self, X, sample_weight, rng):

@@ -1,12 +1,12 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
 
 import warnings
-from numbers import Integral, Real
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
+from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight
 from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
 from handful.clustering.mixture_estimator import MixtureEstimator
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
@@ -21,7 +21,6 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
-from handful.coreset import as_generator, check_magnitude, check_sample_weight, check_size
 from handful.sensitivity.lightweight import lightweight_coreset
 
 INITS = ("afkmc2", "greedy", "k-means++")
@@ -357,13 +356,10 @@ class VCGMM(MixtureEstimator):
     def _check_options(self):
         least = {"n_clusters": 1, "n_neighbors": 1, "n_random": 0, "chain_length": 1, "max_iter": 1}
         for name, limit in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < limit:
-                raise ValueError(f"{name} must be an integer of at least {limit}, got {value!r}.")
+            check_integer(name, getattr(self, name), least=limit)
         if self.coreset_size is not None:
-            check_size(self.coreset_size, self.coreset_size, self.coreset_size, repeats=True)
-        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not 0 <= self.tol < np.inf:
-            raise ValueError(f"tol must be a finite number of at least 0, got {self.tol!r}.")
+            check_integer("coreset_size", self.coreset_size)
+        check_number("tol", self.tol, least=0)
         choices = {
             "start": ("auto", "random", "nearest"),
             "moves": (None, "empty", "split"),

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from handful.coreset import Coreset, as_generator, choose
+from handful.checks import as_generator, check_integer
+from handful.coreset import Coreset, choose
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class ReplayBuffer(BaseEstimator):
             of the kind that the memory holds, or the selector refuses the data.
         """
         memories = getattr(self, "memories_", [])
-        if isinstance(self.size, bool) or not isinstance(self.size, (int, np.integer)) or self.size < 1:
-            raise ValueError(f"size must be an integer of at least 1, got size={self.size!r}.")
+        check_integer("size", self.size)
         share = self.size // (len(memories) + 1)
         if share < 1:
             raise ValueError(

@@ -1,14 +1,14 @@
 """`VCL`: variational continual learning, each task's posterior the next one's prior, with a coreset beside it."""
 
 from itertools import pairwise
-from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
+from handful.checks import as_generator, check_integer, check_number
 from handful.continual.memory import remember
-from handful.coreset import as_generator, choose
+from handful.coreset import choose
 
 try:
     import torch
@@ -164,13 +164,11 @@ class VCL(BaseEstimator):
 
     def _check(self, X, y):
         for name in COUNTS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, Integral) and value >= 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+            check_integer(name, getattr(self, name))
+        for width in self.hidden:
+            check_integer("hidden", width)
         for name in ("prior_sd", "start_sd", "kl_weight", "lr"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+            check_number(name, getattr(self, name), above=0)
         X, y = self._check_rows(X), np.asarray(y)
         if y.shape != (len(X),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.n_classes:
             got = f"shape {y.shape}, dtype {y.dtype}"

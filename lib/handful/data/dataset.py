@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from handful.coreset import MAX_SEED, as_generator
+from handful.checks import MAX_SEED, as_generator
 
 _BLOCK = 8192  # rows that are widened to float64 at a time
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from handful.checks import check_integer
+
 
 def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     """Two distant clusters of different labels, and two points of different labels close to each other.
@@ -53,8 +55,7 @@ def gaussian_mixture(n, n_features, n_components, *, overlap=0.2, imbalance=None
     component : int array, shape (n,), 0..n_components-1
     """
     for name, value in {"n": n, "n_features": n_features, "n_components": n_components}.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+        check_integer(name, value)
     centers = rng.normal(size=(n_components, n_features))
     weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
     component = rng.choice(n_components, size=n, p=weights / weights.sum())

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from handful.checks import check_integer
+
 
 def gaussian_atoms(m, d, *, rng, dtype=np.float64):
     """`m` random measurement vectors with independent normal entries of variance 1 / d (Section 5.6): shape (m, d)."""
-    if m < 1 or d < 1:
-        raise ValueError(f"m and d must be at least 1, got m={m} and d={d}.")
+    check_integer("m", m)
+    check_integer("d", d)
     return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
 
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.func import jacfwd, vmap
 
-from handful.dictionary.recovery import Recovery, check_positive
+from handful.checks import check_number
+from handful.dictionary.recovery import Recovery
 
 
 class VAE(nn.Module):
@@ -98,8 +99,8 @@ class Generative(Recovery):
 
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
-        check_positive(self.penalty, "penalty", self, "few measurements leave a code undetermined")
-        check_positive(self.tol, "tol", self, "the search for codes ends when it is reached")
+        check_number("penalty", self.penalty, above=0, of=self, why="few measurements leave a code undetermined")
+        check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
 
     @torch.no_grad()
     def recover(self, A, measured, state=None):

@@ -8,12 +8,13 @@ the curvature stays (as it does for L2), and the loss then falls by a quadratic 
 """
 
 from abc import abstractmethod
-from numbers import Real
 
 import numpy as np
 from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator
+
+from handful.checks import check_number
 
 
 class Recovery(BaseEstimator):
@@ -56,14 +57,12 @@ class Recovery(BaseEstimator):
 
     def check(self):
         """ValueError unless `penalty` is a positive finite number."""
-        check_positive(self.penalty, "penalty", self, "fewer measurements than dimensions leave a signal undetermined")
-
-
-def check_positive(value, name, recovery, why):
-    """ValueError unless `value` is a positive finite number."""
-    if not (isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value) and value > 0):
-        raise ValueError(
-            f"{name} of {type(recovery).__name__} must be a positive finite number, got {name}={value!r}: {why}."
+        check_number(
+            "penalty",
+            self.penalty,
+            above=0,
+            of=self,
+            why="fewer measurements than dimensions leave a signal undetermined",
         )
 
 
@@ -113,9 +112,9 @@ class L1(Recovery):
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
         super().check()
-        check_positive(self.tol, "tol", self, "coordinate descent ends when it is reached")
+        check_number("tol", self.tol, above=0, of=self, why="coordinate descent ends when it is reached")
         if self.damping is not None:
-            check_positive(self.damping, "damping", self, "the curvature of few measurements is singular")
+            check_number("damping", self.damping, above=0, of=self, why="the curvature of few measurements is singular")
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""

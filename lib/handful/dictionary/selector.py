@@ -6,7 +6,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.coreset import check_magnitude
+from handful.checks import check_integer, check_magnitude
 from handful.dictionary.recovery import L1, Recovery
 
 
@@ -69,7 +69,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
         atoms, recovery = self._dictionary(X), self._recovery()
-        self._check_size(len(atoms))
+        check_integer("size", self.size, most=len(atoms), why="the dictionary has no more atoms")
         if self.score not in ("linear", "quadratic"):
             raise ValueError(f'score must be "linear" or "quadratic", got score={self.score!r}.')
         chosen, errors, state = [], [], None
@@ -126,10 +126,6 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         recovery.check()
         return recovery
 
-    def _check_size(self, m):
-        if isinstance(self.size, bool) or not isinstance(self.size, (int, np.integer)) or not 1 <= self.size <= m:
-            raise ValueError(f"size must be an integer between 1 and the {m} atoms, got size={self.size!r}.")
-
 
 def squared_error(X, estimates):
     """Mean over the rows of the squared distance between signals and estimates, the outer loss of eq. (12)."""
@@ -163,8 +159,7 @@ def approximate_greedy(X, atoms, size):
     -------
     int array, shape (size,), rows of `atoms`, best first
     """
-    if not 1 <= size <= len(atoms):
-        raise ValueError(f"size must be between 1 and the {len(atoms)} atoms, got size={size}.")
+    check_integer("size", size, most=len(atoms), why="there are no more atoms")
     mean = np.zeros(len(atoms))
     for i in range(0, len(X), 256):  # of the (n, m) products only a part at a time
         mean += np.abs(X[i : i + 256] @ atoms.T).sum(axis=0)

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from handful.checks import check_number
 from handful.sampling.base import Sampler, check_losses
 
 
@@ -106,10 +107,9 @@ class BanditSampler(Sampler):
 
     def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None):
         super().__init__(n, batch_size=batch_size, random_state=random_state)
-        if not 0 < theta <= 1:
-            raise ValueError(f"theta is the uniform share, in (0, 1]; got theta={theta}.")
-        if regularisation is not None and not (np.isfinite(regularisation) and regularisation > 0):
-            raise ValueError(f"regularisation must be positive, got {regularisation}.")
+        check_number("theta", theta, above=0, most=1, why="it is the uniform share")
+        if regularisation is not None:
+            check_number("regularisation", regularisation, above=0)
         self.theta = float(theta)
         self._scaled = regularisation is not None
         self._tree = build_tree(np.full((self.n, 1), np.sqrt(regularisation or 1.0)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.coreset import as_generator
+from handful.checks import as_generator, check_integer
 
 
 class Sampler:
@@ -28,10 +28,7 @@ class Sampler:
     draws_sets = False  # one loss a point, not one a batch
 
     def __init__(self, n, *, batch_size, random_state):
-        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
-            raise ValueError(f"batch_size must be an integer, got {batch_size!r}.")
-        if not 1 <= batch_size <= n:
-            raise ValueError(f"batch_size must be between 1 and the number of points, got {batch_size} for n={n}.")
+        check_integer("batch_size", batch_size, most=n, why="a batch is drawn from that many points")
         self.n = int(n)
         self.batch_size = int(batch_size)
         self.rng = as_generator(random_state)

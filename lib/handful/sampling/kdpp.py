@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from scipy.special import gammaln, xlogy
 
-from handful.coreset import as_generator
+from handful.checks import as_generator, check_integer, check_number
 from handful.linalg import alias_records, draw_alias
 
 
@@ -141,11 +141,9 @@ class KDPP:
         X = np.ascontiguousarray(X, dtype=np.float64)
         if X.ndim != 2 or not np.isfinite(X).all():
             raise ValueError(f"X must be a matrix of finite numbers, got shape {X.shape}.")
-        if not (np.isfinite(ridge) and ridge >= 0):
-            raise ValueError(f"ridge must not be negative, got {ridge}.")
+        check_number("ridge", ridge, least=0)
         n = len(X)
-        if not 1 <= k <= n:
-            raise ValueError(f"k must be between 1 and the number of points, got k={k} for n={n}.")
+        check_integer("k", k, most=n, why="there are no more points")
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
         if ridge == 0 and rank < k:

@@ -6,6 +6,7 @@ Everything here is about k mixture weights; k is small (about 10), the data are 
 import numpy as np
 from numba import njit
 
+from handful.checks import check_integer, check_number
 from handful.linalg import project_restricted_simplex
 
 REFRESH = 500  # updates after which the inverse is computed anew, so that rounding cannot pile up
@@ -239,12 +240,9 @@ class NewtonLearner:
 
     def __init__(self, k, *, beta, gamma, eps, scale=None, pgd_steps=0):
         for name, value in (("beta", beta), ("eps", eps), ("scale", 1.0 if scale is None else scale)):
-            if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be positive, got {name}={value}.")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma is the least share of the uniform component, in [0, 1]; got gamma={gamma}.")
-        if pgd_steps < 0:
-            raise ValueError(f"pgd_steps must be 0 (exact projection) or more, got {pgd_steps}.")
+            check_number(name, value, above=0)
+        check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
+        check_integer("pgd_steps", pgd_steps, least=0)
         self.w = project_restricted_simplex(np.full(k, 1.0 / k), float(gamma))
         self.H = eps * np.eye(k)
         self.H_inv = np.eye(k) / eps

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from handful.checks import check_integer
 from handful.sampling.bandit import build_tree, find_leaf, set_leaf
 from handful.sampling.base import Sampler, check_losses
 from handful.sampling.newton import NewtonLearner
@@ -139,8 +140,7 @@ class PrioritizedReplay(Sampler):
 
     def add(self, count=1):
         """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
-        if not 1 <= count <= self.capacity:
-            raise ValueError(f"count must be between 1 and the capacity {self.capacity}, got {count}.")
+        check_integer("count", count, most=self.capacity, why="that is the capacity")
         slots = (self._next + np.arange(count)) % self.capacity
         set_priorities(self._tree, slots, np.full(count, self._greatest), self._alphas, self._epsilons)
         self._next = (self._next + count) % self.capacity

@@ -1,5 +1,7 @@
 """Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
 
+from handful.checks import check_integer
+
 try:
     import torch
     from torch.utils.data import Dataset
@@ -38,8 +40,7 @@ class AdaptiveBatchSampler(TorchSampler):
     def __init__(self, sampler, n_batches=None):
         if n_batches is None:
             n_batches = -(-sampler.n // sampler.batch_size)
-        if n_batches < 1:
-            raise ValueError(f"n_batches must be at least 1, got {n_batches}.")
+        check_integer("n_batches", n_batches)
         self.sampler = sampler
         self.n_batches = n_batches
 

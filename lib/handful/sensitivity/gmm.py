@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
 
-from handful.coreset import MAX_SEED, Selector
+from handful.checks import MAX_SEED, check_integer
+from handful.coreset import Selector
 from handful.sensitivity.draws import multinomial_draw
 
 N_STARTS = 10  # rough solutions of which the best is kept: all miss the factor alpha with probability 2^-10
@@ -104,8 +105,7 @@ class MixtureSensitivity(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         k = self.n_components
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"n_components must be a positive integer, got {k!r}.")
+        check_integer("n_components", k)
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()

@@ -1,13 +1,12 @@
 """Sensitivity coresets for logistic regression."""
 
-from numbers import Real
-
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
-from handful.coreset import MAX_SEED, Selector, signed_labels
+from handful.checks import MAX_SEED, check_integer, check_number, signed_labels
+from handful.coreset import Selector
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -81,10 +80,8 @@ class LogisticSensitivity(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
-            raise ValueError(f"n_clusters must be a positive integer, got {self.n_clusters!r}.")
-        if not (isinstance(self.radius, Real) and np.isfinite(self.radius) and self.radius > 0):
-            raise ValueError(f"radius must be a positive finite number, got {self.radius!r}.")
+        check_integer("n_clusters", self.n_clusters)
+        check_number("radius", self.radius, above=0)
         sign = signed_labels(y, "logistic regression")[1]
         present = np.flatnonzero(sample_weight)
         Z = np.column_stack([X, np.ones(len(X))])[present] * sign[present, None]

@@ -7,7 +7,8 @@ from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from handful.coreset import Coreset, Selector, as_generator, check_size, signed_labels
+from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
+from handful.coreset import Coreset, Selector
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
@@ -119,17 +120,14 @@ class SVMCoreset(Selector):
         return tags
 
     def _check_parameters(self):
-        if not self.lam > 0:
-            raise ValueError(f"lam must be positive, got lam={self.lam}.")
-        if not 0 < self.xi < 1:
-            raise ValueError(f"xi must lie between 0 and 1, got xi={self.xi}.")
+        check_number("lam", self.lam, above=0)
+        check_number("xi", self.xi, above=0, below=1)
         if self.score not in SCORES:
             raise ValueError(f"score must be one of {', '.join(SCORES)}; got {self.score!r}.")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}; got {self.sampling!r}.")
-        whole = isinstance(self.n_clusters, (int, np.integer)) and not isinstance(self.n_clusters, bool)
-        if not (whole and self.n_clusters >= 1) and self.n_clusters not in ("auto", "log"):
-            raise ValueError(f"n_clusters must be 'auto', 'log' or an integer of at least 1; got {self.n_clusters!r}.")
+        if self.n_clusters not in ("auto", "log"):
+            check_integer("n_clusters", self.n_clusters, why="or take 'auto' or 'log'")
 
     def _select(self, X, y, sample_weight, rng):
         self._check_parameters()
@@ -256,8 +254,7 @@ class SVMCoreset(Selector):
             for systematic sampling, to which the theorem does not apply.
         """
         for name, value in (("eps", eps), ("delta", delta)):
-            if not 0 < value < 1:
-                raise ValueError(f"{name} must lie between 0 and 1, got {name}={value}.")
+            check_number(name, value, above=0, below=1)
         if self.sampling != "multinomial":
             raise ValueError(
                 "the theorem needs independent draws: sample_size is for sampling='multinomial', "

@@ -48,7 +48,7 @@ class DynamicMergeReduce(Tree):
         return self
 
     def insert(self, X, y=None, sample_weight=None, *, ids=None):
-        """Add rows.
+        """Add rows; an error leaves everything as it was.
 
         Parameters
         ----------
@@ -58,7 +58,16 @@ class DynamicMergeReduce(Tree):
         Returns
         -------
         ids : int array, shape (n,), for `delete`
+
+        Raises
+        ------
+        ValueError
+            as `MergeReduce.partial_fit`, and for ids that are not new or not in order
         """
+        with self._all_or_nothing():
+            return self._insert(X, y, sample_weight, ids)
+
+    def _insert(self, X, y, sample_weight, ids):
         if not hasattr(self, "seed_"):
             self._start()
             self._nodes, self._leaves = {}, {}

@@ -52,12 +52,13 @@ class Reservoir(Tree):
         -------
         self
         """
-        if not hasattr(self, "seed_"):
-            self._start()
-            self._rng = np.random.default_rng(self.seed_)
-            self._held = None
-            self._restart()
-        rows = self._check(X, y, None)
+        with self._all_or_nothing():
+            if not hasattr(self, "seed_"):
+                self._start()
+                self._rng = np.random.default_rng(self.seed_)
+                self._held = None
+                self._restart()
+            rows = self._check(X, y, None)
         if len(rows):
             places = self._places(rows)  # the place that each row takes, -1 for none
             self.n_seen_ += len(rows)

@@ -56,6 +56,9 @@ class MergeReduce(Tree):
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take in the next rows of the stream, any number of them.
 
+        An error leaves everything as it was before the call. An interrupt (Ctrl-C) leaves a valid coreset of the
+        first `n_seen_` rows, with which the stream can go on.
+
         Parameters
         ----------
         X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf
@@ -65,7 +68,18 @@ class MergeReduce(Tree):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            for rows that are not finite or have another width than those before, a `y` that does not fit, bad sizes,
+            and what the selector refuses
         """
+        with self._all_or_nothing():
+            self._take_in(X, y, sample_weight)
+        return self
+
+    def _take_in(self, X, y, sample_weight):
         if not hasattr(self, "seed_"):
             self._start()
             self._nodes, self._leaf, self._n_leaves = {}, [], 0
@@ -82,12 +96,12 @@ class MergeReduce(Tree):
             )
             self.n_seen_ += stop - start
             if len(rows):
-                self._leaf.append(rows)
+                self._leaf = [*self._leaf, rows]
             if sum(map(len, self._leaf)) >= self.leaf_size:
                 self._close_leaf()
             start = stop
             if start == n:
-                return self
+                return
 
     def _close_leaf(self):
         if self.slots is None:

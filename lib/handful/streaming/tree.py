@@ -8,13 +8,15 @@ in the tree. A node without data is left out. Everything here computes nodes of 
 recompute only what a change touches; `handful.distributed` computes them on other machines.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from handful.coreset import Coreset, as_generator, check_sample_weight, choose
+from handful.checks import as_generator, check_integer, check_sample_weight
+from handful.coreset import Coreset, choose
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,9 @@ class Tree(BaseEstimator):
 
     def _start(self):
         for name in ("size", "leaf_size"):
-            value = getattr(self, name, 1)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {name}={value!r}.")
-        slots = getattr(self, "slots", None)
-        if slots is not None and (not isinstance(slots, (int, np.integer)) or slots < 1):
-            raise ValueError(f"slots must be None or an integer of at least 1, got slots={slots!r}.")
+            check_integer(name, getattr(self, name, 1))
+        if getattr(self, "slots", None) is not None:
+            check_integer("slots", self.slots)
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
 
@@ -104,6 +103,17 @@ class Tree(BaseEstimator):
         for name in ("seed_", "n_features_in_", "has_y_", "has_words_"):
             if hasattr(self, name):
                 delattr(self, name)
+
+    @contextmanager
+    def _all_or_nothing(self):
+        # An error leaves the state of before: what is in the block replaces attributes, it changes none in place.
+        before = dict(vars(self))
+        try:
+            yield
+        except Exception:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _check(self, X, y, sample_weight):
         """Rows as a Node with ids from `n_seen_` on; those of weight 0 count as seen, and are not kept."""
@@ -134,7 +144,9 @@ class Tree(BaseEstimator):
         self.n_features_in_, self.has_y_ = d, y is not None
         if not X.shape[0]:
             return Node(X, y, np.empty(0), np.empty(0, dtype=np.int64))
-        weights = check_sample_weight(sample_weight, X.shape[0])
+        # A part of a stream, unlike a whole data set, may have no row that counts.
+        absent = np.shape(sample_weight) == (X.shape[0],) and not np.any(sample_weight)
+        weights = np.zeros(X.shape[0]) if absent else check_sample_weight(sample_weight, X.shape[0])
         rows = Node(X, y, weights, self.n_seen_ + np.arange(X.shape[0]))
         return rows if (weights > 0).all() else rows.take(np.flatnonzero(weights > 0))
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.coreset import check_sample_weight, signed_labels
+from handful.checks import check_number, check_sample_weight, signed_labels
 from handful.svm.staged import solve
 
 
@@ -96,8 +96,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             for bad values, wrong lengths, other than two classes, and `lam` or `tol` not positive.
         """
         for name in ("lam", "tol"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {name}={getattr(self, name)}.")
+            check_number(name, getattr(self, name), above=0)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])

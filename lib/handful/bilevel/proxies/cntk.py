@@ -2,8 +2,8 @@
 
 import math
 
-from handful.bilevel.proxies.kernels import check_count
 from handful.bilevel.proxies.ntk import TangentKernel, dense_layers
+from handful.checks import check_integer
 
 
 class CNTK(TangentKernel):
@@ -58,20 +58,20 @@ class CNTK(TangentKernel):
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
         super().check()
-        check_count(self.hidden, "hidden", self, least=0)
+        check_integer("hidden", self.hidden, of=self, least=0)
         if self.head not in ("flatten", "pool"):
             raise ValueError(f'head of CNTK must be "flatten" or "pool", got head={self.head!r}.')
         if not isinstance(self.filters, (tuple, list)) or not self.filters:
             raise ValueError(f"filters of CNTK must be a tuple of at least 1 width, got filters={self.filters!r}.")
         for width in self.filters:
-            check_count(width, "filters", self)
+            check_integer("filters", width, of=self)
             if width % 2 == 0:
                 raise ValueError(f"filters of CNTK must have odd widths, got filters={self.filters!r}.")
         if self.shape is not None:
             if not isinstance(self.shape, (tuple, list)) or len(self.shape) != 3:
                 raise ValueError(f"shape of CNTK must be (channels, height, width), got shape={self.shape!r}.")
             for length in self.shape:
-                check_count(length, "shape", self)
+                check_integer("shape", length, of=self)
 
     def _matrix(self, X, Y):
         image = self._image(X.shape[1])

@@ -1,12 +1,13 @@
 """Kernels on rows: a base class that checks its input, and the classical ones."""
 
 from abc import abstractmethod
-from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 from sklearn.utils import check_array
+
+from handful.checks import check_integer, check_number
 
 DTYPES = [np.float64, np.float32]
 
@@ -85,22 +86,6 @@ class Kernel(BaseEstimator):
         return np.array([self._matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))], dtype=X.dtype)
 
 
-def check_number(value, name, kernel, *, above=None, least=None):
-    """ValueError unless `value` is a finite number, `above` a bound or at `least` one."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value)
-    if not number or (above is not None and value <= above) or (least is not None and value < least):
-        limit = f"greater than {above}" if above is not None else f"of at least {least}"
-        raise ValueError(f"{name} of {type(kernel).__name__} must be a finite number {limit}, got {name}={value!r}.")
-
-
-def check_count(value, name, kernel, *, least=1):
-    """ValueError unless `value` is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(
-            f"{name} of {type(kernel).__name__} must be an integer of at least {least}, got {name}={value!r}."
-        )
-
-
 class Linear(Kernel):
     """The inner product: Nystrom features of it span the landmarks themselves.
 
@@ -141,10 +126,10 @@ class Polynomial(Kernel):
 
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
-        check_count(self.degree, "degree", self)
+        check_integer("degree", self.degree, of=self)
         if self.gamma is not None:
-            check_number(self.gamma, "gamma", self, above=0)
-        check_number(self.coef0, "coef0", self, least=0)
+            check_number("gamma", self.gamma, of=self, above=0)
+        check_number("coef0", self.coef0, of=self, least=0)
 
     def _matrix(self, X, Y):
         return polynomial_kernel(X, Y, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
@@ -175,7 +160,7 @@ class RBF(Kernel):
     def check(self):
         """ValueError if gamma is out of range."""
         if self.gamma is not None:
-            check_number(self.gamma, "gamma", self, above=0)
+            check_number("gamma", self.gamma, of=self, above=0)
 
     def _matrix(self, X, Y):
         return rbf_kernel(X, Y, gamma=self.gamma)

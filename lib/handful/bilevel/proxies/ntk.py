@@ -4,7 +4,8 @@ import numpy as np
 from numba import njit, prange
 
 from handful.bilevel.proxies.arccos import FAST, relu_layer
-from handful.bilevel.proxies.kernels import Kernel, check_count, check_number
+from handful.bilevel.proxies.kernels import Kernel
+from handful.checks import check_integer, check_number
 
 
 @njit(parallel=True, fastmath=FAST, error_model="numpy", cache=True)
@@ -49,8 +50,8 @@ class TangentKernel(Kernel):
 
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
-        check_number(self.w_std, "w_std", self, above=0)
-        check_number(self.b_std, "b_std", self, least=0)
+        check_number("w_std", self.w_std, of=self, above=0)
+        check_number("b_std", self.b_std, of=self, least=0)
 
     def _variances(self, dtype):
         return dtype.type(self.w_std**2), dtype.type(self.b_std**2)
@@ -88,7 +89,7 @@ class NTK(TangentKernel):
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
         super().check()
-        check_count(self.hidden, "hidden", self, least=0)
+        check_integer("hidden", self.hidden, of=self, least=0)
 
     def _matrix(self, X, Y):
         w_var, b_var = self._variances(X.dtype)

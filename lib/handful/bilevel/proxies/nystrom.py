@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.bilevel.proxies.kernels import DTYPES, flattened
-from handful.coreset import as_generator
+from handful.checks import as_generator, check_integer
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
@@ -66,14 +66,13 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            if `kernel` cannot be called with two arrays of rows
         ValueError
             if the landmarks' kernel matrix is not symmetric and positive semi-definite up to rounding.
         """
         X = self._rows(X, reset=True)
-        if isinstance(self.n_landmarks, bool) or not isinstance(self.n_landmarks, (int, np.integer)):
-            raise ValueError(f"n_landmarks must be an integer, got n_landmarks={self.n_landmarks!r}.")
-        if self.n_landmarks < 1:
-            raise ValueError(f"n_landmarks must be at least 1, got n_landmarks={self.n_landmarks}.")
+        check_integer("n_landmarks", self.n_landmarks)
         q = min(self.n_landmarks, len(X))
         self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
         self.landmarks_ = X[self.landmark_indices_]
@@ -142,10 +141,17 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
 
     Raises
     ------
+    TypeError
+        if the kernel is a class, or cannot be called
     ValueError
         if the kernel gives a matrix of another shape, a file in `cache` does not hold the block it is named after, or
         there is a cache but the kernel, say a lambda, cannot be pickled.
     """
+    if isinstance(kernel, type) or not callable(kernel):
+        raise TypeError(
+            "kernel must be a Kernel, such as RBF() (an instance, not the class), or a function of two arrays of "
+            f"rows, got kernel={kernel!r}."
+        )
     starts = range(0, len(X), BLOCK)
     of_call = None if cache is None else _key(kernel, Y)
     with tqdm(total=len(X), desc="kernel", unit="row", disable=not verbose) as bar:

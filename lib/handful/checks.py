@@ -1,0 +1,136 @@
+"""Input checks that the estimators share: each names the thing, the limit and what it got."""
+
+import operator
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.multiclass import type_of_target
+
+MAX_SEED = np.iinfo(np.int32).max
+LIMITS = {
+    "above": (operator.gt, "greater than"),
+    "least": (operator.ge, "of at least"),
+    "below": (operator.lt, "less than"),
+    "most": (operator.le, "at most"),
+}
+
+
+def check_integer(name, value, *, least=1, most=None, of=None, why=""):
+    """ValueError unless `value` is an integer within the limits; a bool is none.
+
+    Parameters
+    ----------
+    name : str, of the parameter
+    value : what it got
+    least, most : int, the limits, themselves allowed; `most` may be None
+    of : object whose type the message names with the parameter, or None
+    why : str, ends the message: what the limit is for, or the way out
+    """
+    _check(name, value, Integral, "an integer", dict(least=least, most=most), of, why)
+
+
+def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
+    """ValueError unless `value` is a finite real number within the limits; a bool is none.
+
+    Parameters
+    ----------
+    above, below : numbers, limits that are not themselves allowed, or None
+    least, most : numbers, limits that are, or None
+    name, value, of, why : as of `check_integer`
+    """
+    limits = dict(above=above, least=least, below=below, most=most)
+    _check(name, value, Real, "a finite number", limits, of, why)
+
+
+def _check(name, value, kind, what, limits, of, why):
+    limits = {key: limit for key, limit in limits.items() if limit is not None}
+    good = isinstance(value, kind) and not isinstance(value, bool) and -np.inf < value < np.inf
+    if good and all(LIMITS[key][0](value, limit) for key, limit in limits.items()):
+        return
+    owner = "" if of is None else f" of {type(of).__name__}"
+    wanted = " ".join([what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]).rstrip()
+    raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
+
+
+def check_sample_weight(sample_weight, n):
+    """Weights as a float64 array of length `n`; ones for None.
+
+    Raises
+    ------
+    ValueError
+        for weights that are negative, not finite or all zero, and where their sum over- or underflows
+    """
+    if sample_weight is None:
+        return np.ones(n)
+    sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if sample_weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")
+    if (sample_weight < 0).any():
+        worst = int(np.argmin(sample_weight))
+        raise ValueError(f"sample_weight must not be negative, got {sample_weight[worst]} at row {worst}.")
+    if not sample_weight.any():
+        raise ValueError(f"sample_weight is zero for all {n} rows: nothing to select from.")
+    with np.errstate(over="ignore"):
+        total = sample_weight.sum()
+    if not np.finfo(np.float64).tiny <= total < np.inf:
+        raise ValueError(f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}.")
+    return sample_weight
+
+
+def check_magnitude(values, name, dtype):
+    """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
+    limit = float(np.finfo(dtype).max) ** 0.25
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if largest > limit:
+        raise ValueError(
+            f"{name} must not have entries larger than {limit:.0e} in magnitude ({np.dtype(dtype)}), got "
+            f"{largest:.3g}: products of them overflow; scale the data."
+        )
+
+
+def check_size(size, n_available, n, *, repeats=False, name="size"):
+    """ValueError unless `size` is an integer in 1..n_available (any positive integer with `repeats`)."""
+    check_integer(name, size)
+    if size > n_available and not repeats:
+        of_weight = "" if n_available == n else f" of which {n_available} have a positive sample_weight"
+        raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
+
+
+def signed_labels(y, model):
+    """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
+
+    Parameters
+    ----------
+    y : labels of any kind, shape (n,)
+    model : str, what needs two classes, for the message: "an SVM"
+
+    Raises
+    ------
+    ValueError
+        unless there are exactly two classes.
+    """
+    numbers = np.asarray(y)
+    if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
+        low, high = numbers.min(), numbers.max()
+        second = numbers == high
+        if low < high and (second | (numbers == low)).all():  # without the sort that finding all classes takes
+            return np.array([low, high]), 2.0 * second - 1.0
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind.startswith("continuous"):
+        raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) != 2:
+        shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
+        few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
+        raise ValueError(f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
+    return classes, 2.0 * codes - 1.0
+
+
+def as_generator(random_state):
+    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
