@@ -54,9 +54,11 @@ class NetworkCoresets:
         """The inner problem of one network."""
         classes = len(np.unique(self.y))
         name = self.networks[network]
-        return Network(
-            lambda: image_network(name, classes, self.shape), train=self.train, seed=seed, device=self.device
-        )
+
+        def make():
+            return image_network(name, classes, self.shape).to(memory_format=torch.channels_last)
+
+        return Network(make, train=self.train, seed=seed, device=self.device)
 
     def _tensors(self, X, y):
         return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
