@@ -215,7 +215,7 @@ def test_bad_input_of_the_lightweight_coreset_is_named():
         LightweightCoreset(0).fit(da.from_array(X))
     for dtype in (object, complex, str):
         with pytest.raises(ValueError, match=r"X must hold real numbers, got dtype .* convert it with"):
-            LightweightCoreset(5).fit(da.from_array(X.astype(dtype)))
+            LightweightCoreset(5).fit(da.from_array(X.astype(dtype), chunks=25))
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN, infinity"):
         LightweightCoreset(5).fit(da.from_array(X))
@@ -243,7 +243,7 @@ def test_bad_data_are_named(data):
     with pytest.raises(ValueError, match="y must be a dask array, as X is, got ndarray"):
         merge_reduce(UniformCoreset(), da.from_array(X), y, size=10)
     with pytest.raises(ValueError, match="X must hold real numbers, got dtype object"):
-        merge_reduce(UniformCoreset(), da.from_array(X.astype(object)), size=10)
+        merge_reduce(UniformCoreset(), da.from_array(X.astype(object), chunks=1000), size=10)
     with pytest.raises(ValueError, match=r"y must be None for a bag, whose items are pairs \(X, y\), got ndarray"):
         merge_reduce(UniformCoreset(), db.from_sequence([(X, y)]), y, size=10)
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):

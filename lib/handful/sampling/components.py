@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from handful.checks import check_integer
+
 
 @njit(cache=True)
 def _row_facts(p):
@@ -104,8 +106,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     array, shape (k, n)
     """
     n = len(X)
-    if not 1 <= k <= n:
-        raise ValueError(f"k must be between 1 and the number of points, got k={k} for n={n}.")
+    check_integer("k", k, most=n, why="there are no more points")
     p = np.empty((k, n))
     _distances(X, X[rng.choice(n, size=k, replace=False)], p)
     total = p.sum(axis=1, keepdims=True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from handful.checks import check_integer
 from handful.sampling.base import check_losses
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import NewtonLearner
@@ -45,8 +46,7 @@ def theory_settings(k, horizon, *, bound=1.0, c=None):
     -------
     dict with beta, gamma, eps
     """
-    if horizon < 2:
-        raise ValueError(f"horizon must be at least 2 rounds, got {horizon}.")
+    check_integer("horizon", horizon, least=2)
     if c is None:
         gamma = min(1.0, (20 * k**1.5 * np.log(horizon) / horizon) ** (1 / 3))
         alpha, slope = 2 * gamma / bound, bound * np.sqrt(k) / gamma**2

@@ -205,8 +205,7 @@ class UniformSubsets:
     """
 
     def __init__(self, n, k, *, random_state=None):
-        if not 1 <= k <= n:
-            raise ValueError(f"k must be between 1 and the number of points, got k={k} for n={n}.")
+        check_integer("k", k, most=n, why="there are no more points")
         self.n, self.k = int(n), int(k)
         self.rng = as_generator(random_state)
         self._log_prob = -float(log_binomial(n, k))
