@@ -46,6 +46,7 @@ class SmallCNN(nn.Module):
         self.head = nn.Linear(128, classes)
 
     def forward(self, X):
+        """Logits of rows, shape (n, classes)."""
         images = X.reshape(-1, *self.shape).contiguous(memory_format=torch.channels_last)
         return self.head(self.hidden(self.blocks(images)))
 
@@ -63,6 +64,7 @@ class DropReLUPool(nn.Module):
         self.p = round(256 * p) / 256
 
     def forward(self, Z):
+        """(n, channels, height, width) to (n, channels, height // 2, width // 2)."""
         if not self.training or not self.p:
             return torch.relu(nn.functional.max_pool2d(Z, 2))
         if Z.device.type != "cpu":
