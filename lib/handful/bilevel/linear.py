@@ -9,7 +9,7 @@ from handful.bilevel.passes import LOGISTIC
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
-SPAN_ABOVE = 1024  # features above which the inner problem is solved in the span of the chosen rows
+SPAN_ABOVE = 128  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
 
 
 def cholesky_inverse(factor):
