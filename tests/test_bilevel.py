@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 WEIGHTINGS = ["binary", "optimised", "corrective"]
 SCORES = ["linear", "quadratic"]
+pytestmark = pytest.mark.filterwarnings("ignore:all .* points are of the random start")  # small sizes on purpose
 
 
 def two_classes(n=400, d=5, seed=0, share=0.5):

@@ -50,7 +50,7 @@ def test_a_kernel_proxy_chooses_better_points_for_a_kernel_machine_than_the_raw_
 
 def test_it_serves_as_the_selector_of_a_stream(data):
     X, y = data
-    few = ProxyCoreset(BilevelCoreset(Logistic(1e-2), score="linear"), Nystrom(RBF(0.3), n_landmarks=50))
+    few = ProxyCoreset(BilevelCoreset(Logistic(1e-2), score="linear", n_start=2), Nystrom(RBF(0.3), n_landmarks=50))
     stream = MergeReduce(few, size=10, leaf_size=25, slots=3, random_state=0)
     for start in range(0, 200, 25):
         stream.partial_fit(X[start : start + 25], y[start : start + 25])

@@ -283,6 +283,7 @@ def options(draw, cls):
     return {name: draw(st.sampled_from(values)) for name, values in choices.items() if name in parameters}
 
 
+@pytest.mark.filterwarnings("ignore:all .* points are of the random start")
 @pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
 def test_odd_input_works_or_is_named(cls):
     tally = {"worked": 0, "refused": 0}
