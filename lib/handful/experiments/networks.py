@@ -52,7 +52,7 @@ class SmallCNN(nn.Module):
 
 
 class DropReLUPool(nn.Module):
-    """Dropout, ReLU and 2 x 2 max-pooling in one pass over the pixels, several times faster than the three on a CPU.
+    """Dropout, ReLU and 2 x 2 max-pooling in one pass over the pixels.
 
     Parameters
     ----------

@@ -237,7 +237,7 @@ def _environment(figures, threads):
         given = os.environ.get(name, "")
         env[name] = str(min(threads, int(given)) if given.isdigit() and int(given) > 0 else threads)
     env.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that spins beside a busy neighbour costs more than it gives
-    # glibc hands freed arrays back and gets them anew, page by page: a sixth of the time of stacked training
+    # else glibc hands freed arrays back to the system and gets them anew, page by page, in every step
     env.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**30))
     env.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**25))
     env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a debugger's warning that no reader of a notebook needs
