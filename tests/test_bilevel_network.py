@@ -228,6 +228,21 @@ def test_a_module_for_other_rows_is_told_theirs(data, module):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@pytest.mark.parametrize("rows", [range(12), range(0, 12, 3)], ids=["all classes chosen", "one class chosen"])
+def test_a_module_with_too_few_outputs_is_told_the_classes(data, rows):
+    message = r"one number for each of 3 classes, outputs of shape \(\d+, 3\), but gives \(\d+, 2\)"
+    with pytest.raises(ValueError, match=message):
+        selection(data, Network(small_net(classes=2), train=QUICK), rows=rows)
+    selection(data, Network(small_net(classes=4), train=QUICK), rows=rows)  # more than classes are no harm
+
+
+def test_probabilities_ask_for_as_many_outputs(data):
+    X, y = data
+    problem = Network(small_net(classes=4), train=QUICK)
+    with pytest.raises(ValueError, match=r"each of 3 classes, .* but gives \(12, 4\)"):
+        selection((X, np.eye(3, dtype=np.float32)[y]), problem)
+
+
 def test_a_full_memory_is_not_blamed_on_the_module(data):
     class Hungry(torch.nn.Linear):
         def forward(self, X):

@@ -1,21 +1,17 @@
 """Networks as inner problems: trained from scratch, implicit gradients from products alone (Section 3.5.1)."""
 
 import copy
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from handful.bilevel.ihvp import conjugate_gradients, neumann_series
 from handful.bilevel.newton import ConvergenceError
 from handful.bilevel.problems import Problem
 from handful.checks import check_integer, check_number
 
 try:
     import torch
-    from torch.func import functional_call, grad, jvp, vjp
 except ImportError as error:
     raise ImportError("Network needs torch: pip install 'handful[torch]'.") from error
 
@@ -167,6 +163,8 @@ class Network(Problem):
 
     def selection(self, rows, rng, ihvp):
         """An empty `NetworkSelection`."""
+        from handful.bilevel.network_selection import NetworkSelection
+
         return NetworkSelection(self, rows, ihvp)
 
     def make(self):
@@ -186,6 +184,17 @@ class Network(Problem):
                 "take reduction='none'."
             )
         return losses
+
+    def check_outputs(self, outputs, y):
+        """ValueError if a module's outputs do not suit the targets that cross-entropy compares them with."""
+        if self.loss is not None:
+            return
+        classes = int(y.max()) + 1 if y.ndim == 1 else y.shape[1]
+        if outputs.ndim != 2 or outputs.shape[1] < classes or (y.ndim == 2 and outputs.shape[1] > classes):
+            raise ValueError(
+                f"module must give one number for each of {classes} classes, outputs of shape ({len(outputs)}, "
+                f"{classes}), but gives {tuple(outputs.shape)}; another loss is for `loss`."
+            )
 
     def _first_outputs(self, module, rows):
         # What training begins with: a module that does not suit the data shows here, in torch's words.
@@ -230,6 +239,8 @@ class Network(Problem):
                 rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
                     outputs = module(rows) if step else self._first_outputs(module, rows)
+                    if not step:
+                        self.check_outputs(outputs, y)
                     loss = self.row_losses(outputs, y[batch]).mean()
                 if not torch.isfinite(loss):
                     epoch = 1 + step * size // len(X)
@@ -244,183 +255,3 @@ class Network(Problem):
                 if watch is not None:
                     watch(step + 1, module)
         return module.eval()
-
-
-class NetworkSelection:
-    """A growing coreset of a `Network`, and what the outer loss says about every further row.
-
-    Has the methods of `GenericSelection` that forward selection with equal weights asks for. All derivatives are taken
-    in evaluation mode: dropout is off, batch normalisation has its running averages.
-
-    Parameters
-    ----------
-    problem : Network
-    rows : Rows
-    ihvp : Ihvp; "auto" is "neumann"
-    """
-
-    max_candidates = 1 << 62  # scores are all there is, so every row is one
-
-    def __init__(self, problem, rows, ihvp):
-        if ihvp.method == "cholesky":
-            raise ValueError(
-                "ihvp='cholesky' needs the whole Hessian, which a network has not: take 'neumann' or 'cg'."
-            )
-        self.problem, self.ihvp, self.absent = problem, ihvp, rows.absent
-        self.indices = []
-        self._u = rows.sample_weight / rows.sample_weight.sum()
-        self._X = torch.as_tensor(np.ascontiguousarray(rows.X), dtype=torch.float32)
-        self._y = torch.as_tensor(rows.y)
-        self.module = None
-
-    def __len__(self):
-        return len(self.indices)
-
-    def add(self, indices):
-        """Append rows to the coreset; where a checkpoint of the same task knows more, what it knows."""
-        first = not self.indices
-        self.indices += [int(i) for i in indices]
-        path = self.problem.checkpoint
-        if path is None:
-            return
-        path = Path(path)
-        if first:
-            self._task = self._fingerprint()
-            if path.exists():
-                self._resume(path)
-                return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(path.name + ".new")
-        with open(new, "wb") as file:
-            np.savez(file, task=self._task, indices=self.indices)
-        new.replace(path)
-
-    def _resume(self, path):
-        with np.load(path, allow_pickle=False) as kept:
-            task, indices = str(kept["task"]), kept["indices"].tolist()
-        if task != self._task:
-            raise ValueError(
-                f"the checkpoint {path} is of other data, another start or another problem: remove it or name another."
-            )
-        self.indices = indices
-
-    def _fingerprint(self):
-        # of what the rounds depend on: data, start, options, initial parameters
-        digest = hashlib.sha256()
-        p = self.problem
-        digest.update(repr((self.indices, self.ihvp, p.training(), p.curvature, p.curvature_rows, p.seed)).encode())
-        arrays = [self._X, self._y]
-        if isinstance(p.module, torch.nn.Module):
-            arrays += p.module.state_dict().values()
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array.detach().cpu().numpy()))
-        digest.update(np.ascontiguousarray(self._u))
-        return digest.hexdigest()
-
-    def _rows(self, rows):
-        rows = torch.as_tensor(np.asarray(rows))
-        return self._X[rows].to(self.problem.device), self._y[rows].to(self.problem.device)
-
-    def _blocks(self, rows):
-        for low in range(0, len(rows), self.problem.block):
-            part = rows[low : low + self.problem.block]
-            yield part, *self._rows(part)
-
-    def solve(self, weights=None):
-        """Train the network from scratch on the coreset; weights must be equal."""
-        if weights is not None and np.ptp(weights) > 1e-12:
-            raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
-        self.module = self.problem.fit_module(*self._rows(self.indices), (self.problem.seed, 0, len(self)))
-        parameters = {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
-        self._names, self._shapes = list(parameters), [p.shape for p in parameters.values()]
-        self._theta = parameters
-        self._X = self._X.to(parameters[self._names[0]].dtype)  # a copy only if the network is not in float32
-
-    def _vector(self, tensors):
-        return np.concatenate([tensors[name].detach().cpu().numpy().ravel() for name in self._names]).astype(np.float64)
-
-    def _tensors(self, vector):
-        # a float64 vector as tensors of the parameters' shapes and types
-        out, low = {}, 0
-        for name, shape in zip(self._names, self._shapes):
-            like, size = self._theta[name], shape.numel()
-            out[name] = torch.from_numpy(vector[low : low + size].reshape(shape)).to(like.device, like.dtype)
-            low += size
-        return out
-
-    def _outputs(self, theta, X):
-        return functional_call(self.module, theta, (X,))
-
-    def _losses(self, theta, X, y):
-        return self.problem.row_losses(self._outputs(theta, X), y)
-
-    def outer_gradient(self):
-        """Gradient of the mean outer loss, shape (p,)."""
-        total = None
-        for rows, X, y in self._blocks(np.flatnonzero(self._u)):
-            u = torch.as_tensor(self._u[rows], device=X.device)
-            part = grad(lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum())(self._theta)
-            total = part if total is None else {name: total[name] + part[name] for name in total}
-        return self._vector(total)
-
-    @torch.no_grad()
-    def mean_loss(self):
-        """Weighted mean of the outer losses at the current parameters."""
-        blocks = self._blocks(np.flatnonzero(self._u))
-        return float(sum(self._u[rows] @ self._losses(self._theta, X, y).cpu().numpy() for rows, X, y in blocks))
-
-    def product(self, rng):
-        """The function ``v -> H v``: curvature of the inner problem on a fresh minibatch at every call, float64."""
-        size = min(self.problem.curvature_rows, len(self))
-        chosen, decay = np.array(self.indices), self.problem.training().weight_decay
-
-        def times(vector):
-            X, y = self._rows(rng.choice(chosen, size, replace=False) if size < len(self) else chosen)
-            v = self._tensors(vector)
-            if self.problem.curvature == "hessian":
-                gradient = grad(lambda theta: self._losses(theta, X, y).mean())
-                _, image = jvp(gradient, (self._theta,), (v,))
-            else:
-                outputs, slopes = jvp(lambda theta: self._outputs(theta, X), (self._theta,), (v,))
-                _, bent = jvp(grad(lambda o: self.problem.row_losses(o, y).mean()), (outputs,), (slopes,))
-                image = vjp(lambda theta: self._outputs(theta, X), self._theta)[1](bent)[0]
-            return self._vector(image) + decay * vector
-
-        return times
-
-    def row_scores(self):
-        """First-order score of every row, shape (n,): ``grad l_k' v`` with ``v = H^-1 grad g`` (Equation 5)."""
-        self.gradient = self.outer_gradient()
-        self.direction = self._solve(self.gradient, np.random.default_rng((self.problem.seed, 1, len(self))))
-        v = self._tensors(self.direction)
-        scores = np.empty(len(self._u))
-        for rows, X, y in self._blocks(np.arange(len(scores))):
-            _, slopes = jvp(lambda theta, X=X, y=y: self._losses(theta, X, y), (self._theta,), (v,))
-            scores[rows] = slopes.cpu().numpy()
-        return scores
-
-    def _solve(self, g, rng):
-        product, damping = self.product(rng), self.ihvp.damping
-
-        def damped(v):
-            return product(v) + damping * v
-
-        if self.ihvp.method == "cg":
-            return conjugate_gradients(damped, g, steps=self.ihvp.steps)
-        with np.errstate(over="ignore", invalid="ignore"):
-            direction = neumann_series(damped, g, terms=self.ihvp.steps)
-        # If no curvature is negative, each of the terms is at most |g| over the largest one, hence at most this:
-        length, longest = np.linalg.norm(direction), g @ g / np.linalg.norm(damped(g))
-        if not length <= 2 * self.ihvp.steps * longest:  # twice, since minibatches differ
-            raise ConvergenceError(
-                f"the Neumann series on {len(self)} points diverged (length {length:.2g} after {self.ihvp.steps} "
-                "terms): the Hessian is not positive; take curvature='gauss-newton', or a damping."
-            )
-        return direction
-
-    def linear_scores(self):
-        """`row_scores`, -inf for rows that are chosen already or may not be."""
-        scores = self.row_scores()
-        scores[self.indices] = -np.inf
-        scores[self.absent] = -np.inf
-        return scores
