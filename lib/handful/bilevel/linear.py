@@ -6,10 +6,12 @@ from scipy.linalg.lapack import dpotri
 from handful.bilevel.ihvp import Ihvp
 from handful.bilevel.newton import MAX_ITER, ConvergenceError, cholesky_solve, pointwise, solve_inner
 from handful.bilevel.passes import LOGISTIC
+from handful.bilevel.span import new_direction
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
 SPAN_ABOVE = 128  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
+IN_SPAN = 1e-10  # share of a row that is no new direction
 
 
 def cholesky_inverse(factor):
@@ -111,15 +113,11 @@ class LinearSelection:
         self._guess -= r[0] / (1.0 + h[0] * (a @ step) / s) / s * step
 
     def _extend_basis(self, row, s):
-        # Gram-Schmidt, twice for orthogonality to rounding; a row in the span of the earlier ones adds no direction
-        x, Q = row[:-1], self._basis
-        rest = x.copy()
-        for _ in range(2):
-            rest -= Q @ (Q.T @ rest)
-        norm = np.linalg.norm(rest)
-        if norm > 1e-10 * np.linalg.norm(x):
-            Q[:, s] = rest / norm
-        return np.append(Q.T @ x, row[-1])
+        # a row in the span of the earlier ones leaves its column zero
+        unit = new_direction(self._basis, row[:-1], IN_SPAN)
+        if unit is not None:
+            self._basis[:, s] = unit
+        return np.append(self._basis.T @ row[:-1], row[-1])
 
     def _to_data(self, theta):
         return np.append(self._basis @ theta[:-1], theta[-1]) if self._in_span else theta

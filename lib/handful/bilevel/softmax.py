@@ -8,6 +8,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from handful.bilevel.ihvp import Ihvp
 from handful.bilevel.multinomial import grow_inverse, hessian_product, softmax, solve_hessian, solve_multinomial
 from handful.bilevel.newton import ConvergenceError
+from handful.bilevel.span import RowSpan
 
 TOL = 1e-6  # of gradients, in units of the one at zero, and of linear systems
 SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
@@ -55,7 +56,7 @@ class SoftmaxSelection:
         self._loss = np.empty(n, dtype=data.X.dtype)
         self._uniform = bool((data.sample_weight == data.sample_weight[0]).all())
         self._kind = data.X.dtype if tol >= FLOAT32_TOL else np.dtype(np.float64)
-        self._basis, self._rank = np.zeros((d, 16), dtype=self._kind, order="F"), 0
+        self._span = RowSpan(d, self._kind, IN_SPAN[self._kind])
         self._A = np.zeros((0, 1))
         self.theta = np.zeros((1, data.y.shape[1]))
         self._direction = np.zeros_like(self.theta)
@@ -72,7 +73,7 @@ class SoftmaxSelection:
     @property
     def _Q(self):
         # orthonormal basis of the chosen rows' span, (d, rank); None where they span everything
-        return None if self._basis is None else self._basis[:, : self._rank]
+        return None if self._span is None else self._span.Q
 
     @property
     def y(self):
@@ -90,15 +91,16 @@ class SoftmaxSelection:
         """Append rows to the coreset."""
         indices = [int(i) for i in indices]
         d = self.data.X.shape[1]
-        if self._basis is not None and len(indices) >= d:
+        if self._span is not None and len(indices) >= d:
             self._leave_span()
-        if self._basis is None:
+        if self._span is None:
             self._append(self._coordinates(self.rows(indices)).astype(self._type(len(self) + len(indices)), copy=False))
         else:
             if len(indices) > 1:
                 self._inverse = None
-            for x in self.rows(indices):
-                self._append(self._extended(x)[None].astype(self._type(len(self)), copy=False))
+            for x in self.rows(indices).astype(self._kind, copy=False):
+                self._span.extend(x)
+                self._append(self._coordinates(x[None]).astype(self._type(len(self)), copy=False))
         self.indices += indices
 
     def _type(self, s):
@@ -114,34 +116,18 @@ class SoftmaxSelection:
             grown = ((0, rows.shape[1] - p), (0, 0))
             self.theta, self._direction = np.pad(self.theta, grown), np.pad(self._direction, grown)
 
-    def _extended(self, x):
-        # Gram-Schmidt, twice for orthogonality to rounding; a row in the span of the earlier ones adds no direction
-        x = x.astype(self._kind)
-        rest, Q = x.copy(), self._Q
-        for _ in range(2):
-            rest -= Q @ (Q.T @ rest)
-        norm = np.linalg.norm(rest)
-        if norm > IN_SPAN[self._kind] * np.linalg.norm(x) and self._rank < len(x):
-            if self._rank == self._basis.shape[1]:
-                wider = np.zeros((len(x), min(2 * self._rank, len(x))), dtype=self._kind, order="F")
-                wider[:, : self._rank] = self._basis
-                self._basis = wider
-            self._basis[:, self._rank] = rest / norm
-            self._rank += 1
-        return self._coordinates(x[None])[0]
-
     def _leave_span(self):
         # so many rows span everything: coordinates are the features themselves
         self.theta, self._direction = self._to_data(self.theta), self._to_data(self._direction)
-        self._basis = self._inverse = None
+        self._span = self._inverse = None
         self._A = self._coordinates(self.rows(self.indices)).astype(self._type(len(self)), copy=False)
 
     def _coordinates(self, X):
-        inside = X if self._basis is None else X @ self._Q
+        inside = X if self._span is None else X @ self._Q
         return np.column_stack([np.full(len(inside), self.intercept, dtype=inside.dtype), inside])
 
     def _to_data(self, theta):
-        return theta if self._basis is None else np.vstack([theta[:1], self._Q @ theta[1:]])
+        return theta if self._span is None else np.vstack([theta[:1], self._Q @ theta[1:]])
 
     def keep(self, alive):
         """Drop the rows where the mask `alive`, shape (s,), is False; the basis stays as it is."""
@@ -279,11 +265,11 @@ class SoftmaxSelection:
         return self._mean_loss
 
     def _inside(self, G):
-        return G if self._basis is None else np.vstack([G[:1], self._Q.T @ G[1:]])
+        return G if self._span is None else np.vstack([G[:1], self._Q.T @ G[1:]])
 
     def _inverse_hessian_product(self, G):
         # in data coordinates; outside the span of the chosen rows the Hessian is l2 times the identity
-        if self._basis is not None:
+        if self._span is not None:
             G = G.astype(self._kind, copy=False)  # products of two types would copy the basis
         if not self.ihvp.exact:
             return self.ihvp.approximate(self._product_in_data, G)
@@ -292,7 +278,7 @@ class SoftmaxSelection:
             inside = self._dense_solve(projected)
         else:
             inside = self._direction = self._solve_inside(projected, self._direction)
-        if self._basis is None:
+        if self._span is None:
             return inside
         scale = 1.0 / (self.l2 + self.ihvp.damping)
         return np.vstack([inside[:1], self._Q @ (inside[1:] - scale * projected[1:]) + scale * G[1:]])
@@ -300,7 +286,7 @@ class SoftmaxSelection:
     def _product_in_data(self, V):
         kind = self._A.dtype
         image = self._to_data(self._product(np.ascontiguousarray(self._inside(V), dtype=kind))).astype(np.float64)
-        if self._basis is not None:
+        if self._span is not None:
             image[1:] += self.l2 * (V[1:] - self._Q @ (self._Q.T @ V[1:]))
         return image
 
@@ -355,7 +341,7 @@ class SoftmaxSelection:
         along = X @ q[1:] + self.intercept * q[0]
         rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s
         inside, inverse = self._coordinates(X), self._inverse
-        outside = 0.0 if self._basis is None else (X - inside[:, 1:] @ self._Q.T) / self.l2
+        outside = 0.0 if self._span is None else (X - inside[:, 1:] @ self._Q.T) / self.l2
         leverage = np.einsum("kp,kp->k", inside @ inverse, inside) + np.sum(outside * X, axis=1)
         curvature = np.einsum("kc,cd->kcd", P, np.eye(classes)) - P[:, :, None] * P[:, None]
         system = s * np.eye(classes) + curvature * leverage[:, None, None]
@@ -373,7 +359,7 @@ class SoftmaxSelection:
         # of the outer loss along each candidate's step, (k,), on the sample of rows
         u, X_out, P_out = self._outer_sample()
         kind = self.data.X.dtype
-        apart = (X_out.astype(kind) @ np.asarray(outside, dtype=kind).T) if self._basis is not None else kind.type(0)
+        apart = (X_out.astype(kind) @ np.asarray(outside, dtype=kind).T) if self._span is not None else kind.type(0)
         rows, inside = self._coordinates(X_out).astype(kind), inside.astype(kind)
         own = X_out @ shift[1:] + shift[0]
         square = np.zeros((len(rows), len(inside)), dtype=kind)
