@@ -83,6 +83,16 @@ def test_k_center_far_from_the_origin_is_the_naive_loop(dtype, offset):
     assert chosen.tolist() == naive_k_center(X.astype(float), 30, chosen[0])
 
 
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e9), (np.float32, 1e5), (np.float32, 1e7)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_k_center_of_clusters_far_from_each_other_is_the_naive_loop(dtype, offset, order):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    X[::2] += offset
+    X = np.asarray(X, dtype=dtype, order=order)
+    chosen = KCenter(20, random_state=0).fit(X).indices_
+    assert chosen.tolist() == naive_k_center(X.astype(float), 20, chosen[0])
+
+
 def covering_radius(X, centres):
     return np.sqrt(((X[:, None] - X[list(centres)]) ** 2).sum(axis=2).min(axis=1).max())
 

@@ -53,10 +53,10 @@ def test_equal_losses_come_in_random_order():
     assert len(set(first)) > 5
 
 
-def posterior_trace(X, chosen, noise):
+def posterior_trace(X, chosen, noise, u=1.0):
     K = X @ X.T
     S = np.array(chosen)
-    return np.trace(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)] + noise * np.eye(len(S)), K[S]))
+    return np.sum(u * np.diag(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)] + noise * np.eye(len(S)), K[S])))
 
 
 def test_frcl_finds_the_best_subset_of_a_small_set():
@@ -67,6 +67,36 @@ def test_frcl_finds_the_best_subset_of_a_small_set():
         chosen = FRCL(3, sweeps=10, candidates=50, random_state=seed).fit(X).indices_
         ratio = posterior_trace(X, chosen, noise) / posterior_trace(X, best, noise)
         assert ratio < 1.1  # exchanges end where no single one helps, near the best subset
+
+
+def test_frcl_lowers_the_variance_of_rows_by_their_weight():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, u = rng.normal(size=(12, 4)), 10.0 ** rng.uniform(-1, 1, 12)
+        noise = 1e-3 * (X**2).sum(axis=1).mean()
+        best = min(combinations(range(12), 3), key=lambda S: posterior_trace(X, S, noise, u))
+        chosen = FRCL(3, sweeps=10, candidates=50, random_state=seed).fit(X, sample_weight=u).indices_
+        assert posterior_trace(X, chosen, noise, u) < 1.1 * posterior_trace(X, best, noise, u)
+        # among the chosen, too: the first is the one that helps most
+        first = min(chosen, key=lambda i: posterior_trace(X, [i], noise, u))
+        assert chosen[0] == first
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        (dict(noise=np.nan), "noise must be a finite number greater than 0, got noise=nan"),
+        (dict(noise=-1.0), "noise must be a finite number greater than 0, got noise=-1.0"),
+        (dict(noise=0), "noise must be a finite number greater than 0, got noise=0"),
+        (dict(sweeps=-1), "sweeps must be an integer of at least 0, got sweeps=-1"),
+        (dict(sweeps=1.5), "sweeps must be an integer of at least 0, got sweeps=1.5"),
+        (dict(candidates=0), "candidates must be an integer of at least 1, got candidates=0"),
+        (dict(candidates=-3), "candidates must be an integer of at least 1, got candidates=-3"),
+    ],
+)
+def test_bad_options_of_frcl_are_named(option, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        FRCL(2, **option).fit(np.eye(4))
 
 
 def test_the_first_rows_of_frcl_are_a_better_small_set_than_random_ones():

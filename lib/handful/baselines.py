@@ -1,6 +1,7 @@
 """Baselines that every paper compares with: uniform sampling, k-means++, k-center and forgetting events."""
 
 import numpy as np
+from numba import njit
 from scipy.special import softmax
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
@@ -126,19 +127,27 @@ class KCenter(_Centres):
     """
 
     def _centres(self, X, sample_weight, rng):
-        X = X - X.mean(axis=0, dtype=np.float64).astype(
-            X.dtype
-        )  # the distances below lose what the norms exceed them by
-        sq_norm = np.einsum("ij,ij->i", X, X)
         chosen = [int(rng.integers(len(X)))]
         sq_dist = np.full(len(X), np.inf)
         while True:
             last = chosen[-1]
-            np.minimum(sq_dist, np.maximum(sq_norm - 2 * (X @ X[last]) + sq_norm[last], 0), out=sq_dist)
+            _approach(X, last, sq_dist)
             sq_dist[last] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
             if len(chosen) == self.size:
                 return np.array(chosen)
             chosen.append(int(np.argmax(sq_dist)))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _approach(X, row, sq_dist):
+    # Squared distances where `row` is nearer than what was, from the differences: norms and products would cancel.
+    center = X[row].astype(np.float64)
+    for i in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            difference = X[i, j] - center[j]
+            total += difference * difference
+        sq_dist[i] = min(sq_dist[i], total)
 
 
 def forgetting_events(correct):

@@ -8,6 +8,7 @@ order whose prefixes are the smaller selections, as replay memories need it.
 import numpy as np
 from scipy.special import entr, softmax
 
+from handful.checks import check_integer, check_number
 from handful.coreset import Selector
 
 
@@ -150,7 +151,7 @@ class FRCL(_Ordered):
     size : number of points m
     sweeps : times that each chosen row is compared with others
     candidates : random rows that each is compared with
-    noise : variance of the observations, in units of the rows' mean squared length
+    noise : variance of the observations, above 0, in units of the rows' mean squared length
     random_state : int, Generator or None
 
     Attributes
@@ -176,6 +177,9 @@ class FRCL(_Ordered):
         self.random_state = random_state
 
     def _order(self, X, y, sample_weight, rng):
+        check_integer("sweeps", self.sweeps, least=0)
+        check_integer("candidates", self.candidates)
+        check_number("noise", self.noise, above=0)
         chosen = rng.choice(len(X), self.size, replace=False)
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()
