@@ -204,56 +204,6 @@ def test_interrupting_leaves_a_valid_coreset_and_the_stream_can_go_on(rng, stop)
     np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
 
 
-class Refusing(UniformCoreset):
-    """Refuses every leaf with a row whose first value is above 100."""
-
-    def _select(self, X, *args):
-        if X[:, 0].max() > 100:
-            raise ValueError("refused")
-        return super()._select(X, *args)
-
-
-BAD_CHUNKS = {
-    "NaN": lambda X, y: (np.r_[X[:-1], np.full((1, X.shape[1]), np.nan)], y, None),
-    "width": lambda X, y: (X[:, :2], y, None),
-    "labels": lambda X, y: (X, y[:-1], None),
-    "words": lambda X, y: (X, np.full(len(X), "a"), None),
-    "weights": lambda X, y: (X, y, np.r_[np.ones(len(X) - 1), -1.0]),
-    "selector": lambda X, y: (np.r_[X[:-1], np.full((1, X.shape[1]), 1e3)], y, None),
-}
-
-
-BAD_CHUNKS_SAY = {
-    "NaN": "NaN or infinity",
-    "width": "X has 2 features",
-    "labels": "y must have shape",
-    "words": "y holds words",
-    "weights": "must not be negative",
-    "selector": "refused",
-}
-
-
-@pytest.mark.parametrize("bad", BAD_CHUNKS)
-@pytest.mark.parametrize("slots", [None, 3])
-@pytest.mark.parametrize("n_before", [0, 130])
-def test_a_chunk_that_fails_midway_changes_nothing(rng, bad, slots, n_before):
-    X, y = make(rng, 900)
-    stream = MergeReduce(Refusing(), size=30, leaf_size=50, slots=slots, random_state=0)
-    if n_before:
-        stream.partial_fit(X[:n_before], y[:n_before])
-        stream.coreset_  # noqa: B018 - the root is kept once somebody has asked for it
-    before = dict(vars(stream))
-    chunk, labels, weights = BAD_CHUNKS[bad](X[n_before:500], y[n_before:500])
-    if n_before or bad not in ("width", "words"):  # a first chunk may be as wide as it likes
-        with pytest.raises(ValueError, match=BAD_CHUNKS_SAY[bad]):
-            stream.partial_fit(chunk, labels, weights)
-    assert vars(stream) == before
-    stream.partial_fit(X[n_before:], y[n_before:])
-    undisturbed = MergeReduce(Refusing(), size=30, leaf_size=50, slots=slots, random_state=0).fit(X, y)
-    np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
-    np.testing.assert_array_equal(stream.weights_, undisturbed.weights_)
-
-
 def test_a_part_of_a_stream_may_have_no_row_that_counts(rng):
     X, _ = make(rng, 500)
     u = np.r_[np.ones(130), np.zeros(200), np.ones(170)]
@@ -282,28 +232,6 @@ def test_sparse_streams_give_what_dense_ones_give(rng):
     np.testing.assert_array_equal(a.root()[0].toarray(), b.root()[0])
 
 
-@pytest.mark.parametrize(
-    ("chunk", "message"),
-    [
-        ((np.ones((3, 2)), np.ones(3)), "3 features|2 features"),
-        ((np.full((3, 3), np.nan), np.ones(3)), "NaN or infinity"),
-        ((np.ones((3, 3)), np.ones(2)), "one label a row"),
-        ((np.ones((3, 3)), None), "with every chunk"),
-        ((np.ones((3, 3)), np.array(["a", "b", "a"])), "y holds words, but the stream began with numbers"),
-        ((np.ones(3), np.ones(3)), "2-d"),
-        ((np.ones((3, 3)), np.ones(3), [-1, 1, 1]), "must not be negative"),
-    ],
-)
-def test_bad_chunks_are_refused_and_change_nothing(rng, chunk, message):
-    X, y = make(rng, 200)
-    stream = MergeReduce(UniformCoreset(), size=20, leaf_size=50, random_state=0).fit(X, y)
-    before = stream.coreset_
-    with pytest.raises(ValueError, match=message):
-        stream.partial_fit(*chunk)
-    np.testing.assert_array_equal(stream.indices_, before.indices)
-    assert stream.n_seen_ == 200
-
-
 def test_sorted_labels_stream_through_a_selector_that_needs_two_classes(rng):
     X, y = make(rng, 400)
     X, y = X[np.argsort(y)], np.sort(y)
@@ -320,14 +248,6 @@ def test_problems_without_classes_are_not_asked_for_them(rng):
     stream = MergeReduce(BilevelCoreset(LeastSquares()), size=20, leaf_size=50, random_state=0)
     assert len(stream.fit(X, np.ones(120)).indices_) == 20
     assert not hasattr(stream.selector, "select_one_class")
-
-
-def test_an_empty_stream_and_bad_sizes_are_named(rng):
-    with pytest.raises(ValueError, match="no row of positive weight"):
-        MergeReduce(UniformCoreset()).partial_fit(np.empty((0, 3))).coreset_  # noqa: B018
-    for bad in ({"size": 0}, {"leaf_size": 1.5}, {"slots": 0}):
-        with pytest.raises(ValueError, match="integer of at least 1"):
-            MergeReduce(UniformCoreset(), **bad).fit(np.ones((3, 1)))
 
 
 # The dynamic tree ----------------------------------------------------------------------------------------------------
@@ -415,3 +335,36 @@ def test_deleting_what_is_not_there_names_it_and_deletes_nothing(rng):
     with pytest.raises(ValueError, match="id 5 is there already"):
         tree.insert(X[:1], y[:1], ids=[5])
     assert tree.n_rows_ == 199
+
+
+def test_rows_of_weight_zero_can_be_deleted_and_give_the_tree_without_them(rng):
+    X, y = make(rng, 400)
+    u = (np.arange(400) % 3 > 0).astype(float)
+    tree, without = dynamic(), dynamic()
+    ids = tree.insert(X, y, u)
+    without.insert(X[u > 0], y[u > 0], ids=ids[u > 0])
+    np.testing.assert_array_equal(tree.indices_, without.indices_)
+    np.testing.assert_array_equal(tree.weights_, without.weights_)
+    with pytest.raises(ValueError, match="id 0 is there already"):
+        tree.insert(X[:1], y[:1], ids=[0])
+    tree.delete(ids[u == 0])
+    np.testing.assert_array_equal(tree.indices_, without.indices_)
+    assert tree.n_rows_ == np.count_nonzero(u)
+    with pytest.raises(ValueError, match="id 0 is not there"):
+        tree.delete(0)
+    tree = dynamic()
+    tree.insert(X, y, np.zeros(400))
+    with pytest.raises(ValueError, match="no rows of positive weight"):
+        tree.coreset_  # noqa: B018
+
+
+@pytest.mark.parametrize("ids", [[0.5, 1.7], [0.0, 1.0], [True, False], ["0", "1"]])
+def test_ids_are_integers(rng, ids):
+    X, y = make(rng, 200)
+    tree = dynamic()
+    tree.insert(X, y)
+    with pytest.raises(ValueError, match="ids must be integers, as `insert` returns them, got"):
+        tree.delete(ids)
+    with pytest.raises(ValueError, match="ids must be integers, as `insert` returns them, got"):
+        tree.insert(X[:2], y[:2], ids=ids)
+    assert tree.delete([]).n_rows_ == 200

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from handful.streaming import ClassBalancedReservoir, Reservoir
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 
@@ -34,6 +36,21 @@ def test_short_streams_are_kept_whole_with_weight_one(cls):
     assert labels.tolist() == y.tolist()
     assert weights.tolist() == [1] * 5
     assert stream.n_seen_ == stream.n_rows_held_ == 5
+
+
+@pytest.mark.parametrize("cls", [Reservoir, ClassBalancedReservoir])
+@given(cuts=st.lists(st.integers(0, 300), max_size=8), seed=st.integers(0, 99))
+@example(cuts=list(range(301)), seed=0)
+@settings(max_examples=25, deadline=None)
+def test_how_the_stream_is_cut_into_chunks_changes_nothing(cls, cuts, seed):
+    y = np.random.default_rng(seed).choice(["a", "b", "c", "d", "e"], size=300)
+    whole = cls(20, random_state=seed).fit(np.arange(300.0)[:, None], y)
+    stream = cls(20, random_state=seed)
+    for part in np.split(np.arange(300), sorted(cuts)):
+        stream.partial_fit(part[:, None].astype(float), y[part])
+    np.testing.assert_array_equal(stream.indices_, whole.indices_)
+    for ours, theirs in zip(stream.root(), whole.root()):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def naive_cbrs(y, size, rng):
@@ -85,6 +102,19 @@ def test_rare_classes_are_held_and_weights_count_what_was_seen():
     np.testing.assert_array_equal(stream.take(X)[0], X[stream.indices_])
     for label in counts:
         assert stream.weights_[held == label].sum() == pytest.approx((y == label).sum())
+
+
+@pytest.mark.parametrize("cut", [1, 30, 200])
+def test_a_class_that_is_not_held_passes_its_weight_on_to_the_others(cut):
+    y = np.repeat([3, 1, 2, 0], [100, 60, 30, 10])
+    stream = ClassBalancedReservoir(2, random_state=0)
+    for part in np.array_split(np.arange(200), 200 // cut):
+        stream.partial_fit(part[:, None], y[part])
+    held = y[stream.indices_]
+    assert stream.classes_.tolist() == [3, 1, 2, 0]
+    assert len(set(held)) == 2
+    seen = np.array([(y == label).sum() for label in held])
+    np.testing.assert_allclose(stream.weights_, 200 * seen / seen.sum())
 
 
 def test_what_a_reservoir_refuses():

@@ -1,13 +1,12 @@
 """`DynamicMergeReduce`: the coreset of data that rows are added to and taken from."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from handful.streaming.tree import Node, Tree, concatenate, n_rows
+from handful.streaming.tree import Node, Tree, concatenate
 
 
 class DynamicMergeReduce(Tree):
-    """The coreset of data that rows are added to and taken from.
+    """The coreset of data that rows are added to and taken from; `root` gives its rows, with their labels and weights.
 
     The paper's dynamic setting: the whole tree is kept, with the rows in its leaves, and a change recomputes
     the O(log n) nodes above the leaves it touches. A row keeps its place in the tree as long as it lives, so
@@ -20,7 +19,7 @@ class DynamicMergeReduce(Tree):
     Attributes
     ----------
     coreset_ : Coreset of the rows that are there; its indices are their ids
-    n_rows_ : int; rows that are there
+    n_rows_ : int; rows that are there, those of weight 0 among them
     n_reductions_ : int; times a selector ran
 
     Examples
@@ -42,7 +41,7 @@ class DynamicMergeReduce(Tree):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Forget everything, then `insert`."""
+        """Forget everything, then `insert`, which says what is raised."""
         self._forget()
         self.insert(X, y, sample_weight)
         return self
@@ -61,24 +60,23 @@ class DynamicMergeReduce(Tree):
 
         Raises
         ------
-        ValueError
-            as `MergeReduce.partial_fit`, and for ids that are not new or not in order
+        TypeError, ValueError
+            as `MergeReduce.partial_fit`, and for ids that are no integers, not new or not in order
         """
         with self._all_or_nothing():
             return self._insert(X, y, sample_weight, ids)
 
+    def _start(self):
+        super()._start()
+        self._nodes, self._leaves = {}, {}
+
     def _insert(self, X, y, sample_weight, ids):
-        if not hasattr(self, "seed_"):
-            self._start()
-            self._nodes, self._leaves = {}, {}
-        rows = self._check(X, y, sample_weight)
-        n = n_rows(X)
-        if ids is None:
-            ids = self.n_seen_ + np.arange(n)
-        ids = np.asarray(ids, dtype=np.int64)
+        rows = self._rows(*self._open(X, y, sample_weight))
+        n = len(rows)
+        ids = rows.ids if ids is None else _as_ids(ids)
         if ids.shape != (n,) or (np.diff(ids) <= 0).any() or (n and ids[0] < 0):
             raise ValueError(f"ids must be {n} non-negative integers in ascending order, one a row.")
-        rows = Node(rows.X, rows.y, rows.weights, ids[rows.ids - self.n_seen_])
+        rows = Node(rows.X, rows.y, rows.weights, ids)
         new = {}
         for leaf in np.unique(rows.ids // self.leaf_size):
             part = rows.take(np.flatnonzero(rows.ids // self.leaf_size == leaf))
@@ -109,10 +107,10 @@ class DynamicMergeReduce(Tree):
         Raises
         ------
         ValueError
-            naming an id that is not there; nothing is deleted then.
+            naming an id that is not there, and for ids that are no integers; nothing is deleted then.
         """
-        check_is_fitted(self, "seed_")
-        ids = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
+        self._check_begun()
+        ids = np.unique(_as_ids(ids))
         new = {}
         for leaf in np.unique(ids // self.leaf_size):
             held = self._leaves.get(int(leaf))
@@ -137,8 +135,8 @@ class DynamicMergeReduce(Tree):
         if (level, index) in self._nodes:
             return self._nodes[level, index]
         if level == 0:
-            leaf = self._leaves.get(index)
-            parts = [] if leaf is None else [leaf]
+            leaf = self._leaves[index].of_positive_weight() if index in self._leaves else ()
+            parts = [leaf] if len(leaf) else []
         else:
             children = self._node(level - 1, 2 * index), self._node(level - 1, 2 * index + 1)
             parts = [c for c in children if c is not None]
@@ -150,11 +148,19 @@ class DynamicMergeReduce(Tree):
         return node
 
     def _root(self):
-        check_is_fitted(self, "seed_")
-        if not self._leaves:
-            raise ValueError("there are no rows: there is no coreset.")
-        return self._node(int(max(self._leaves)).bit_length(), 0)
+        self._check_begun()
+        node = self._node(int(max(self._leaves, default=0)).bit_length(), 0)
+        if node is None:
+            raise ValueError("there are no rows of positive weight: there is no coreset.")
+        return node
 
     @property
     def n_rows_(self):
         return sum(map(len, self._leaves.values()))
+
+
+def _as_ids(ids):
+    ids = np.atleast_1d(np.asarray(ids))
+    if len(ids) and ids.dtype.kind not in "iu":
+        raise ValueError(f"ids must be integers, as `insert` returns them, got {ids.dtype}.")
+    return ids.astype(np.int64)

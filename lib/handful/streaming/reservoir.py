@@ -1,14 +1,15 @@
 """Reservoirs: uniform samples of a stream, over all of it or within each class."""
 
+from copy import copy
+
 import numpy as np
 from numba import njit
-from sklearn.utils.validation import check_is_fitted
 
 from handful.streaming.tree import Node, Tree, concatenate
 
 
 class Reservoir(Tree):
-    """A uniform sample of a stream (Vitter 1985, Algorithm R).
+    """A uniform sample of a stream (Vitter 1985, Algorithm R); `root` gives its rows, with their labels and weights.
 
     Parameters
     ----------
@@ -29,6 +30,9 @@ class Reservoir(Tree):
     ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
     >>> len(stream.coreset_), float(stream.weights_.sum())
     (20, 1000.0)
+    >>> X, y, weights = stream.root()
+    >>> X.shape, y is None, weights.shape
+    ((20, 1), True, (20,))
     """
 
     def __init__(self, size=100, *, random_state=None):
@@ -36,7 +40,7 @@ class Reservoir(Tree):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        """Forget everything, then `partial_fit`."""
+        """Forget everything, then `partial_fit`, which says what is raised."""
         self._forget()
         return self.partial_fit(X, y)
 
@@ -51,22 +55,27 @@ class Reservoir(Tree):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            for rows that are not finite, or of another width, other column names or another form (dense, sparse) than
+            those before; a `y` that does not fit or holds NaN; and a `size` that is bad or has changed since the
+            stream began. Any error, and an interrupt, leaves everything as it was before the call
         """
-        with self._all_or_nothing():
-            if not hasattr(self, "seed_"):
-                self._start()
-                self._rng = np.random.default_rng(self.seed_)
-                self._held = None
-                self._restart()
-            rows = self._check(X, y, None)
-        if len(rows):
-            places = self._places(rows)  # the place that each row takes, -1 for none
-            self.n_seen_ += len(rows)
-            self._store(rows, places)
+        with self._all_or_nothing(BaseException):
+            rows = self._rows(*self._open(X, y, None))
+            if len(rows):
+                self._rng = np.random.Generator(copy(self._rng.bit_generator))
+                places = self._places(rows)  # the place that each row takes, -1 for none
+                self.n_seen_ += len(rows)
+                self._store(rows, places)
         return self
 
-    def _restart(self):
-        pass
+    def _start(self):
+        super()._start()
+        self._rng = np.random.default_rng(self.seed_)
+        self._held = None
 
     def _places(self, rows):
         seen = self.n_seen_ + np.arange(len(rows))
@@ -87,7 +96,7 @@ class Reservoir(Tree):
         return np.full(len(self._held), self.n_seen_ / len(self._held))
 
     def _root(self):
-        check_is_fitted(self, "seed_")
+        self._check_begun()
         if self._held is None:
             raise ValueError("the stream has had no row so far: there is no coreset yet.")
         return Node(self._held.X, self._held.y, self._weights(), self._held.ids)
@@ -101,7 +110,8 @@ class ClassBalancedReservoir(Reservoir):
     """A sample of a stream with as many rows of each class as there can be (CBRS, Chrysakis and Moens 2020).
 
     A full memory makes room for a row of a class that was never the largest one in it by dropping a random row of the
-    class that is; classes that once were the largest are sampled uniformly among themselves.
+    class that is; classes that once were the largest are sampled uniformly among themselves. `root` gives the rows,
+    with their labels and weights.
 
     Parameters
     ----------
@@ -113,6 +123,7 @@ class ClassBalancedReservoir(Reservoir):
     coreset_ : Coreset of everything seen so far; its indices are positions in the stream, a row's weight the number
         of rows of its class that were seen over that of those held
     n_seen_, n_rows_held_ : as in `Reservoir`
+    classes_ : array; the classes seen, in the order of their first rows
 
     Examples
     --------
@@ -121,26 +132,39 @@ class ClassBalancedReservoir(Reservoir):
     >>> stream = ClassBalancedReservoir(20, random_state=0).fit(np.zeros((1000, 1)), y)
     >>> np.unique(y[stream.indices_], return_counts=True)[1].tolist()
     [10, 10]
+    >>> X, labels, weights = stream.root()
+    >>> X.shape, weights[labels == "cat"].tolist() == [99.0] * 10
+    ((20, 1), True)
     """
 
     def partial_fit(self, X, y=None):
-        """Take in the next rows of the stream and their labels, as in `Reservoir`."""
+        """Take in the next rows of the stream and their labels, as in `Reservoir`.
+
+        Raises
+        ------
+        ValueError
+            as in `Reservoir`, and without `y`
+        """
         if y is None:
             raise ValueError("ClassBalancedReservoir requires y to be passed: it balances the classes of y.")
         return super().partial_fit(X, y)
 
-    def _restart(self):
+    def _start(self):
+        super()._start()
         self.classes_ = np.empty(0)
         # Of each class: rows seen, whether it was the largest; and the class of each place, -1 where it is free.
         self._seen, self._full = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         self._code = np.full(self.size, -1, dtype=np.int64)
 
     def _places(self, rows):
-        labels = np.unique(rows.y)
-        new = labels if not len(self.classes_) else np.setdiff1d(labels, self.classes_)
-        self.classes_ = new if not len(self.classes_) else np.concatenate([self.classes_, new])
+        labels, first = np.unique(rows.y, return_index=True)
+        labels = labels[np.argsort(first)]  # in the order of arrival: how the stream is cut changes nothing
+        begun = len(self.classes_) > 0
+        new = labels[~np.isin(labels, self.classes_)] if begun else labels
+        self.classes_ = np.concatenate([self.classes_, new]) if begun else new
         self._seen = np.concatenate([self._seen, np.zeros(len(new), dtype=np.int64)])
         self._full = np.concatenate([self._full, np.zeros(len(new), dtype=bool)])
+        self._code = self._code.copy()
         order = np.argsort(self.classes_, kind="stable")
         codes = order[np.searchsorted(self.classes_, rows.y, sorter=order)]
         return _balanced_places(codes, self._code, self._seen, self._full, self._rng.random((len(codes), 3)))

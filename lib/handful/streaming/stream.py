@@ -1,13 +1,10 @@
 """`MergeReduce`: the coreset of a stream."""
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from handful.streaming.tree import Tree, concatenate, n_rows
+from handful.streaming.tree import Tree, concatenate
 
 
 class MergeReduce(Tree):
-    """The coreset of a stream, in memory for O(log n) coresets.
+    """The coreset of a stream, in memory for O(log n) coresets; `root` gives its rows, with their labels and weights.
 
     Algorithm 2 of "On Coresets for Support Vector Machines" (2020), for any selector: every `leaf_size` rows
     become a leaf, two nodes of the same level become one of the next. A valid coreset stands ready at any time.
@@ -39,6 +36,9 @@ class MergeReduce(Tree):
     ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
     >>> len(stream.coreset_), stream.n_seen_, stream.n_rows_held_ < 200
     (20, 1000, True)
+    >>> X, y, weights = stream.root()
+    >>> X.shape, y is None, weights.shape
+    ((20, 1), True, (20,))
     """
 
     def __init__(self, selector, *, size=100, leaf_size=1000, slots=None, random_state=None):
@@ -49,7 +49,7 @@ class MergeReduce(Tree):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Forget everything, then `partial_fit`."""
+        """Forget everything, then `partial_fit`, which says what is raised."""
         self._forget()
         return self.partial_fit(X, y, sample_weight)
 
@@ -71,29 +71,34 @@ class MergeReduce(Tree):
 
         Raises
         ------
+        TypeError
+            if `selector` is no selector: a class, or what takes no `sample_weight`, as a `Reservoir`
         ValueError
-            for rows that are not finite or have another width than those before, a `y` that does not fit, bad sizes,
-            and what the selector refuses
+            for rows that are not finite, or of another width, other column names or another form (dense, sparse) than
+            those before; a `y` or `sample_weight` that does not fit, or no `y` where the selector needs it; sizes that
+            are bad or have changed since the stream began; and what the selector refuses
         """
         with self._all_or_nothing():
             self._take_in(X, y, sample_weight)
         return self
 
+    def _start(self):
+        super()._start()
+        self._nodes, self._leaf, self._n_leaves = {}, [], 0
+        self._slots, self.slot_weights_ = [], []
+
     def _take_in(self, X, y, sample_weight):
-        if not hasattr(self, "seed_"):
-            self._start()
-            self._nodes, self._leaf, self._n_leaves = {}, [], 0
-            self._slots, self.slot_weights_ = [], []
+        X, y, sample_weight = self._open(X, y, sample_weight)
         self._top = None  # the root, once somebody asked for it
-        start, n = 0, n_rows(X)
+        start, n = 0, X.shape[0]
         while True:
             stop = min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
             part = slice(start, stop)
-            rows = self._check(
+            rows = self._rows(
                 X.iloc[part] if hasattr(X, "iloc") else X[part],
                 None if y is None else y[part],
-                None if sample_weight is None else np.asarray(sample_weight)[part],
-            )
+                None if sample_weight is None else sample_weight[part],
+            ).of_positive_weight()
             self.n_seen_ += stop - start
             if len(rows):
                 self._leaf = [*self._leaf, rows]
@@ -130,7 +135,7 @@ class MergeReduce(Tree):
         self._nodes, self._leaf, self._n_leaves = nodes, [], self._n_leaves + 1
 
     def _root(self):
-        check_is_fitted(self, "seed_")
+        self._check_begun()
         if self._top is None:
             index = self._n_leaves
             node = self._reduce(self._leaf, 0, index) if self._leaf else None

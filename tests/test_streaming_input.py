@@ -1,0 +1,236 @@
+"""What the memories of a stream are given: what they refuse, and that a refusal leaves them as they were."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful.baselines import UniformCoreset
+from handful.sensitivity.svm import SVMCoreset
+from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, MergeReduce, Reservoir, reservoir
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+
+class Refusing(UniformCoreset):
+    """Refuses every leaf with a row whose first value is above 100."""
+
+    def _select(self, X, *args):
+        if X[:, 0].max() > 100:
+            raise ValueError("refused")
+        return super()._select(X, *args)
+
+
+def of(kind, **options):
+    if kind in (Reservoir, ClassBalancedReservoir):
+        return kind(20, random_state=0, **options)
+    return kind(Refusing(), size=20, leaf_size=50, random_state=0, **options)
+
+
+def feed(stream, *chunk):
+    return (stream.insert if isinstance(stream, DynamicMergeReduce) else stream.partial_fit)(*chunk)
+
+
+KINDS = [MergeReduce, DynamicMergeReduce, Reservoir, ClassBalancedReservoir]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    return X, (X.sum(axis=1) + 0.5 * rng.normal(size=900) > 0).astype(float)
+
+
+def last(values, value):
+    values = values.copy()
+    values[-1] = value
+    return values
+
+
+# What is done to a chunk, and the words that refuse it.
+BAD = {
+    "NaN": (lambda X, y: (last(X, np.nan), y), "X contains NaN or infinity"),
+    "shape": (lambda X, y: (X[0], y), "X must be 2-d"),
+    "short labels": (lambda X, y: (X, y[:-1]), r"y must have shape \("),
+    "long labels": (lambda X, y: (X, np.r_[y, y]), r"y must have shape \("),
+    "NaN label": (lambda X, y: (X, last(y, np.nan)), "Input y contains NaN"),
+    "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string to float"),
+}
+BAD_LATER = {
+    "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
+    "words": (lambda X, y: (X, np.full(len(X), "a")), "y holds words, but the stream began with numbers"),
+    "sparse": (lambda X, y: (sparse.csr_array(X), y), "X is sparse, but the stream began with dense rows"),
+}
+BAD_WEIGHTS = {
+    "negative weight": (lambda X, y: (X, y, last(np.ones(len(X)), -1.0)), "must not be negative"),
+    "short weights": (lambda X, y: (X, y, np.ones(len(X) - 1)), "sample_weight must have shape"),
+    "long weights": (lambda X, y: (X, y, np.ones(len(X) + 50)), "sample_weight must have shape"),
+    "long bad weights": (lambda X, y: (X, y, np.r_[np.ones(len(X)), np.full(50, np.nan)]), "sample_weight"),
+}
+BAD_FOR_SELECTOR = {"selector": (lambda X, y: (last(X, 1e3), y), "refused")}
+
+
+def cases():
+    for kind in KINDS:
+        reservoirs = kind in (Reservoir, ClassBalancedReservoir)
+        first = BAD | ({} if reservoirs else BAD_WEIGHTS) | (BAD_FOR_SELECTOR if kind is MergeReduce else {})
+        for slots in [None, 3] if kind is MergeReduce else [None]:
+            options = {} if slots is None else {"slots": slots}
+            for n_before, bad in ((0, first), (130, first | BAD_LATER)):
+                for name, case in bad.items():
+                    yield pytest.param(kind, options, n_before, *case, id=f"{kind.__name__}-{slots}-{n_before}-{name}")
+
+
+@pytest.mark.parametrize(("kind", "options", "n_before", "spoil", "message"), list(cases()))
+def test_a_chunk_that_fails_midway_changes_nothing(data, kind, options, n_before, spoil, message):
+    X, y = data
+    stream, undisturbed = of(kind, **options), of(kind, **options)
+    if n_before:
+        for each in (stream, undisturbed):
+            feed(each, X[:n_before], y[:n_before])
+            each.coreset_  # noqa: B018 - the root is kept once somebody has asked for it
+    before = pickle.dumps(vars(stream))
+    with pytest.raises(ValueError, match=message):
+        feed(stream, *spoil(X[n_before:500], y[n_before:500]))
+    assert pickle.dumps(vars(stream)) == before
+    for each in (stream, undisturbed):
+        feed(each, X[n_before:], y[n_before:])
+    np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
+    np.testing.assert_array_equal(stream.weights_, undisturbed.weights_)
+
+
+@pytest.mark.parametrize("kind", [Reservoir, ClassBalancedReservoir])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_stops_a_reservoir_after_its_draws_changes_nothing(data, monkeypatch, kind, error):
+    def stop(nodes):
+        raise error
+
+    X, y = data
+    stream = of(kind).partial_fit(X[:300], y[:300])
+    before = pickle.dumps(vars(stream))
+    with monkeypatch.context() as patch:
+        patch.setattr(reservoir, "concatenate", stop)
+        with pytest.raises(error):
+            stream.partial_fit(X[300:], y[300:] + 1)  # with a class that is new
+    assert pickle.dumps(vars(stream)) == before
+    undisturbed = of(kind).partial_fit(X[:300], y[:300]).partial_fit(X[300:], y[300:])
+    np.testing.assert_array_equal(stream.partial_fit(X[300:], y[300:]).indices_, undisturbed.indices_)
+
+
+@every_kind
+def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
+    X, y = data
+    stream = of(kind)
+    feed(stream, sparse.csr_array(X[:100]), y[:100])
+    with pytest.raises(ValueError, match="X is dense, but the stream began with sparse rows"):
+        feed(stream, X[100:], y[100:])
+    feed(stream, sparse.coo_array(X[100:200]), y[100:200])
+    np.testing.assert_array_equal(stream.root()[0].toarray(), X[stream.indices_])
+
+
+@every_kind
+def test_labels_come_with_every_chunk_or_with_none(data, kind):
+    X, y = data
+    stream = of(kind)
+    feed(stream, X, y)
+    with pytest.raises(ValueError, match="with every chunk" if kind is not ClassBalancedReservoir else "requires y"):
+        feed(stream, X)
+
+
+@every_kind
+def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
+    X, y = data
+    stream, other = of(kind), of(kind)
+    X_buffer, y_buffer = np.empty((90, 3)), np.empty(90)
+    for part in np.split(np.arange(900), 10):
+        X_buffer[:], y_buffer[:] = X[part], y[part]
+        feed(stream, X_buffer, y_buffer)
+        feed(other, X[part], y[part])
+    X_buffer[:], y_buffer[:] = 0, 0
+    for ours, theirs in zip(stream.root(), other.root()):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [(kind, "size", value) for kind in KINDS for value in (50, 10)]
+    + [(kind, "leaf_size", 70) for kind in (MergeReduce, DynamicMergeReduce)]
+    + [(MergeReduce, "slots", 3)],
+)
+def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
+    X, y = data
+    stream, undisturbed = of(kind), of(kind)
+    feed(stream, X[:300], y[:300])
+    began = stream.get_params()[option]
+    stream.set_params(**{option: value})
+    message = f"{option} cannot change once a stream has begun: it began with {option}={began}, got {option}={value};"
+    with pytest.raises(ValueError, match=message):
+        feed(stream, X[300:], y[300:])
+    with pytest.raises(ValueError, match=message):
+        stream.root()
+    stream.set_params(**{option: began})
+    for each, start in ((stream, 300), (undisturbed, 0)):
+        feed(each, X[start:], y[start:])
+    np.testing.assert_array_equal(np.sort(stream.indices_), np.sort(undisturbed.indices_))
+    stream.set_params(**{option: value}).fit(X, y)
+    np.testing.assert_array_equal(stream.indices_, of(kind).set_params(**{option: value}).fit(X, y).indices_)
+
+
+@every_kind
+def test_the_names_of_the_columns_are_those_of_the_first_chunk(data, kind):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    stream, plain = of(kind), of(kind)
+    feed(stream, frame[:300], y[:300])
+    assert stream.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="in the same order as they were in fit"):
+        feed(stream, frame[["c", "b", "a"]][300:], y[300:])
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n- z"):
+        feed(stream, frame.rename(columns={"b": "z"})[300:], y[300:])
+    feed(stream, frame[300:], y[300:])
+    for part in (slice(300), slice(300, None)):
+        feed(plain, X[part], y[part])
+    np.testing.assert_array_equal(stream.root()[0], plain.root()[0])
+    assert stream.fit(frame[["b", "a"]], y).feature_names_in_.tolist() == ["b", "a"]
+    assert not hasattr(stream.fit(X, y), "feature_names_in_")
+
+
+@every_kind
+def test_take_asks_for_the_whole_stream_and_names_root(data, kind):
+    X, y = data
+    stream = of(kind)
+    for part in (slice(600), slice(600, 900)):
+        feed(stream, X[part], y[part])
+    rows, labels, weights = stream.root()
+    for ours, whole in zip(stream.take(X, None, y), (rows, None, labels, weights)):
+        np.testing.assert_array_equal(ours, whole)
+    for arrays in ((X[600:], y[600:]), (X, y[:600])):
+        with pytest.raises(ValueError, match=r"take needs the whole stream, 900 rows so far, got \d+; root\(\) gives"):
+            stream.take(*arrays)
+
+
+@pytest.mark.parametrize("kind", [MergeReduce, DynamicMergeReduce])
+@pytest.mark.parametrize(
+    ("selector", "error", "message"),
+    [
+        (SVMCoreset, TypeError, r"got the class SVMCoreset: give SVMCoreset\(\)"),
+        (50, TypeError, "selector must choose rows, as BilevelCoreset does, got 50"),
+        (LogisticRegression(), TypeError, r"selector must choose rows, as BilevelCoreset does, got LogisticRegression"),
+        (Reservoir(50), TypeError, "Reservoir takes none"),
+        (SVMCoreset(), ValueError, "SVMCoreset requires y to be passed"),
+    ],
+)
+def test_what_cannot_select_is_refused_at_the_first_chunk(data, kind, selector, error, message):
+    stream = kind(selector)
+    with pytest.raises(error, match=message):
+        feed(stream, data[0][:5])
+    assert vars(stream) == vars(kind(selector))
+
+
+def test_an_empty_stream_and_bad_sizes_are_named():
+    with pytest.raises(ValueError, match="no row of positive weight"):
+        MergeReduce(UniformCoreset()).partial_fit(np.empty((0, 3))).coreset_  # noqa: B018
+    for bad in ({"size": 0}, {"leaf_size": 1.5}, {"slots": 0}):
+        with pytest.raises(ValueError, match="integer of at least 1"):
+            MergeReduce(UniformCoreset(), **bad).fit(np.ones((3, 1)))
