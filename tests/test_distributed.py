@@ -1,5 +1,7 @@
+import importlib
 import os
 import signal
+import sys
 import time
 
 import numpy as np
@@ -256,3 +258,10 @@ def test_bad_data_are_named(data):
         merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=10)
     with pytest.raises(ValueError, match="exactly 2 classes"):
         svm_coreset(SVMCoreset(20), *dask_arrays(data[0], np.arange(3000) % 3))
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "handful.distributed")
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r"handful\.distributed needs dask: pip install 'handful\[distributed\]'"):
+        importlib.import_module("handful.distributed")

@@ -21,6 +21,11 @@ from handful.streaming import Node, concatenate, reduce_nodes
 from handful.svm import LinearSVM
 from handful.svm.kernels import feature_major
 
+try:
+    import dask
+except ImportError as error:
+    raise ImportError("handful.distributed needs dask: pip install 'handful[distributed]'.") from error
+
 
 @dataclass(frozen=True)
 class DistributedCoreset:
@@ -69,8 +74,6 @@ def merge_reduce(selector, X, y=None, *, size, random_state=None):
         for a bad size, anything but a dask array of numbers or a bag, a `y` that is no dask array of the same length,
         NaN, infinity, and what the selector refuses
     """
-    import dask
-
     check_integer("size", size)
     seed = int(as_generator(random_state).integers(2**32))
     chunks = _chunks(X, y)
@@ -117,8 +120,6 @@ def svm_coreset(selector, X, y):
         for another sampling or score, and where every chunk holds one class only (no bound comes of that:
         shuffle the rows, or make larger chunks).
     """
-    import dask
-
     if selector.sampling != "multinomial" or selector.score == "mixture":
         raise ValueError(
             "svm_coreset draws independently by a bound: it needs sampling='multinomial' and score='tight' or "
@@ -209,8 +210,6 @@ class LightweightCoreset(BaseEstimator):
         ValueError
             for anything but a matrix of numbers with rows and columns, NaN, infinity, and a bad size
         """
-        import dask
-
         check_integer("size", self.size)
         if not hasattr(X, "numblocks") or X.ndim != 2:
             raise ValueError(f"X must be a 2-d dask array, got {type(X).__name__}; see dask.array.from_array.")
@@ -275,8 +274,6 @@ def _check_numbers(X):
 
 def _chunks(X, y):
     """A delayed ``(X, y)`` for every chunk."""
-    import dask
-
     if hasattr(X, "map_partitions"):
         if y is not None:
             raise ValueError(f"y must be None for a bag, whose items are pairs (X, y), got {type(y).__name__}.")
@@ -316,8 +313,6 @@ def _joined(items):
 
 
 def _starts(chunks):
-    import dask
-
     n = np.array(dask.compute(*[dask.delayed(_length)(c) for c in chunks]))
     return (np.cumsum(n) - n).tolist(), int(n.sum())
 
