@@ -14,6 +14,7 @@ from handful.experiments.continual_data import (
     stream_of,
     video_stream,
 )
+from handful.experiments.merge_reduce import algorithm_3
 from handful.experiments.stacked import StackedMLP
 from sklearn.base import clone
 
@@ -58,8 +59,13 @@ def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(ar
     assert [len(t.X) for t in split] == [20, 20, 20, 20, 150]
     for task in split:  # rows that choose beta are not rows that train
         assert not {r.tobytes() for r in task.X} & {r.tobytes() for r in task.X_val}
-    with pytest.raises(ValueError, match=r"n_train must leave rows to validate: classes \(0, 1\)"):
-        split_tasks(arrays, n_train=1000)
+    assert [len(t.X_val) for t in split_tasks(arrays, n_train=200, n_val=[20, 30, 40, 50, 60])] == [20, 30, 40, 50, 60]
+    with pytest.raises(ValueError, match=r"at most 271, the training rows of classes \(0, 1\), got 200 \+ 72"):
+        split_tasks(arrays, n_train=200, n_val=72)
+    with pytest.raises(ValueError, match=r"n_train \+ n_val must be at most 1347, the training rows, got 1400 \+ 1000"):
+        permuted_tasks(arrays, n_train=1400, n_val=1000)
+    with pytest.raises(ValueError, match="n_val must be an integer of at least 1, got n_val=0"):
+        permuted_tasks(arrays, n_val=0)
 
 
 def test_a_stream_is_the_tasks_in_order_in_full_batches(arrays):
@@ -158,20 +164,42 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     learner = Recorder()
     arms = [("reservoir", 2.0), ("bico", 0.5), ("cbrs", 1.0), ("coreset only", 1.0)]
     rows = continual_stream.run(
-        batches, tasks, arms, seed=0, size=20, slots=2, learner=lambda seed: learner, steps=3, final_epochs=5
+        batches, tasks, arms, seed=0, size=21, slots=3, learner=lambda seed: learner, steps=3, final_epochs=5
     )
     assert len(rows) == 4 * 5
     assert len(learner.calls) == len(batches) + 1
+    behind = algorithm_3(3, len(batches))
+    assert max(map(max, behind)) >= 4
     for i, (_, _, memory, epochs, batch_size, _) in enumerate(learner.calls[:-1]):
         assert (epochs, batch_size) == (3, 25)
         if i:
-            coefficients = memory[2]
-            assert coefficients[0].sum() == pytest.approx(2.0)
-            # merge and reduce: the sum over slots of beta times the number of batches behind each
-            assert coefficients[1].sum() == pytest.approx(0.5 * i)
+            kept, _, coefficients = memory
+            np.testing.assert_allclose(coefficients[0], 2.0 / 21, rtol=1e-6)
+            # merge and reduce: beta times the mean loss of each slot times the number of batches behind it
+            weights = behind[i - 1]
+            expected = np.repeat(np.array(weights) * 0.5 / 7, 7)
+            np.testing.assert_allclose(coefficients[1, : len(expected)], expected, rtol=1e-6)
+            assert (coefficients[1, len(expected) :] == 0).all()
+            for slot, last in enumerate(np.cumsum(weights)):
+                own = {r.tobytes() for X, _ in batches[last - weights[slot] : last] for r in X}
+                assert {r.tobytes() for r in kept[1, 7 * slot : 7 * slot + 7]} <= own
     X, _, memory, epochs, batch_size, _ = learner.calls[-1]
     assert memory is None
-    assert (len(X), epochs, batch_size) == (20, 5, 20)
+    assert (len(X), epochs, batch_size) == (21, 5, 21)
+
+
+def test_a_single_task_or_batch_has_no_memory_yet_and_a_result_for_each_arm(arrays):
+    tasks = split_tasks(arrays, n_train=60, n_val=20)[:1]
+    arms = [("uniform", 1.0), (continual.NO_REPLAY, 0.0)]
+    learner = make_learner("mlp", 64, seed=0)
+    rows = continual.run(tasks, arms, seed=0, size=20, learner=learner, epochs=2)
+    assert rows.method.tolist() == ["uniform", continual.NO_REPLAY]
+    assert rows.accuracy.nunique() == 1
+    arms = [("reservoir", 1.0), ("bico", 1.0), ("coreset only", 0.0)]
+    options = dict(seed=0, size=10, slots=1, learner=lambda seed: make_learner("mlp", 64, seed), steps=2)
+    rows = continual_stream.run(stream_of(tasks, batch=60), tasks, arms, final_epochs=2, **options)
+    assert rows.method.tolist() == ["reservoir", "bico", "coreset only"]
+    assert rows.accuracy[0] == rows.accuracy[1]
 
 
 def test_vcl_is_run_alike_for_every_method(arrays):

@@ -96,6 +96,18 @@ def test_weighing_rows_is_repeating_them(make, data):
     np.testing.assert_allclose(weighed.logits(X), repeated.logits(X), atol=1e-4)
 
 
+@pytest.mark.parametrize("make", [lambda: StackedMLP(WIDTHS, 3), lambda: TorchRuns(lambda: MLP(WIDTHS), 3)])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_labels_are_integers_of_any_width(make, dtype, data):
+    X, y, (kept, labels, coefficients) = data
+    narrow, wide = (
+        make().fit(X, y.astype(t), epochs=2, batch_size=32, memory=(kept, labels.astype(t), coefficients))
+        for t in (dtype, np.int64)
+    )
+    np.testing.assert_array_equal(narrow.logits(X), wide.logits(X))
+    np.testing.assert_array_equal(narrow.accuracy(X, y.astype(dtype)), wide.accuracy(X, y))
+
+
 def test_bfloat16_trains_as_well_as_float32():
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 12))
@@ -173,3 +185,31 @@ def test_dropout_relu_and_pooling_in_one_pass(dtype, size):
     is_largest = ((values * (gradients != 0)).sum(dim=4) == largest)[positive].double().mean()
     assert abs(is_largest - 0.75) < 4 * (0.1875 / positive.sum()) ** 0.5
     torch.testing.assert_close(layer.eval()(Z), torch.relu(torch.nn.functional.max_pool2d(Z, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_dropout_relu_and_pooling_pass_nan_on_both_ways(dtype, sign):
+    nan = torch.copysign(torch.tensor(torch.nan), torch.tensor(sign))  # inf - inf has its sign bit set on x86
+    torch.manual_seed(0)
+    Z = torch.randn(4, 3, 8, 8).to(dtype)
+    Z[0, 1, 2, 3], Z[2, 0, 7, 0], Z[3] = nan, nan, -torch.inf
+    Z[1, 1, :2, :2] = torch.inf
+    layer = DropReLUPool(0.5)
+    pooled = layer(Z.requires_grad_())
+    assert torch.argwhere(pooled.isnan()).tolist() == [[0, 1, 1, 1], [2, 0, 3, 0]]  # torch's dropout has 0 * nan = nan
+    assert (pooled[3] == 0).all()
+    assert pooled[1, 1, 0, 0] in (0, torch.inf)
+    (gradient,) = torch.autograd.grad(pooled, Z, torch.full_like(pooled, nan))
+    windows = gradient.unflatten(3, (4, 2)).unflatten(2, (4, 2)).isnan().sum(dim=(3, 5))
+    assert (windows == (pooled != 0)).all()
+
+
+def test_a_cnn_whose_weights_are_no_numbers_diverges(data):
+    inf = torch.tensor(torch.inf)
+    runs = TorchRuns(lambda: SmallCNN((1, 16, 16)), 1)
+    with torch.no_grad():
+        runs.modules[0].blocks[0].weight += inf - inf
+    X = np.random.default_rng(0).normal(size=(20, 256)).astype(np.float32)
+    with pytest.raises(Diverged, match="epoch 1 of 3: loss nan"):
+        runs.fit(X, np.arange(20) % 10, epochs=3, batch_size=10)

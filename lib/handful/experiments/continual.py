@@ -111,14 +111,14 @@ def run(tasks, arms, *, seed, size, learner, epochs, batch_size=256, proxy=None)
     training = 0.0
     for t, task in enumerate(tasks):
         memory = None
-        if t == 1:
-            learner.repeat(len(arms))
         if t:
             kept = {key: buffer.rows() for key, buffer in buffers.items()}
             memory = filled_up([(kept.get(_key(*arm)), arm[1]) for arm in arms])
         start = time.perf_counter()
         learner.fit(task.X, task.y, epochs=epochs, batch_size=batch_size, memory=memory, key=t)
         training += time.perf_counter() - start
+        if t == 0:
+            learner.repeat(len(arms))
         if t < len(tasks) - 1:
             _select(buffers, seconds, task, arms, learner, proxy, seed=[seed, t], size=size, shared=t == 0)
     rows = []
@@ -163,7 +163,7 @@ def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared)
                 features = proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
             view = features
         else:
-            # after the first task all runs are still one
+            # after the first task all runs are still alike
             view = getattr(learner.views(task.X, task.y, 0 if shared else position), method.view)
         if key not in buffers:
             buffers[key] = ReplayBuffer(method.selector, size, random_state=seed[0])

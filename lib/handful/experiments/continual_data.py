@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from handful.checks import check_integer
 from handful.data import load
 from handful.experiments.networks import SmallCNN
 from handful.experiments.stacked import StackedMLP, TorchRuns
@@ -62,8 +63,14 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
     """Permuted images: the first `n_train` rows, and the whole test set, under a permutation of the pixels a task.
 
     The permutations are drawn one after another from seed 0, whatever the seed of a run, as in the authors' code.
+
+    Raises
+    ------
+    ValueError
+        if there are fewer than `n_train` + `n_val` rows to train on
     """
     X, y, X_test, y_test = arrays
+    _check_counts(n_train, n_val, len(X), "the training rows")
     rng = np.random.RandomState(0)
     val = slice(n_train, n_train + n_val)
     tasks = []
@@ -74,17 +81,35 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
 
 
 def split_tasks(arrays, *, n_train=1000, n_val=1000, pairs=PAIRS):
-    """Split images: a task for each pair of classes, `n_train` random rows each (or one number a task), from seed 0."""
+    """Split images: a task for each pair of classes, `n_train` random rows each and `n_val` others, from seed 0.
+
+    Parameters
+    ----------
+    arrays : what `images` gives
+    n_train, n_val : int, or one number a task
+    pairs : the classes of each task
+
+    Raises
+    ------
+    ValueError
+        if a pair of classes has fewer than `n_train` + `n_val` rows to train on
+    """
     X, y, X_test, y_test = arrays
     rng = np.random.RandomState(0)
     tasks = []
-    for pair, n in zip(pairs, np.broadcast_to(n_train, len(pairs))):
+    for pair, n, more in zip(pairs, *(np.broadcast_to(count, len(pairs)).tolist() for count in (n_train, n_val))):
         rows = rng.permutation(np.flatnonzero(np.isin(y, pair)))
-        if len(rows) <= n:
-            raise ValueError(f"n_train must leave rows to validate: classes {pair} have {len(rows)}, got n_train={n}.")
-        test, val = np.isin(y_test, pair), rows[n : n + n_val]
+        _check_counts(n, more, len(rows), f"the training rows of classes {pair}")
+        test, val = np.isin(y_test, pair), rows[n : n + more]
         tasks.append(Task(X[rows[:n]], y[rows[:n]], X_test[test], y_test[test], X[val], y[val]))
     return tasks
+
+
+def _check_counts(n_train, n_val, n, what):
+    check_integer("n_train", n_train)
+    check_integer("n_val", n_val)
+    if n_train + n_val > n:
+        raise ValueError(f"n_train + n_val must be at most {n}, {what}, got {n_train} + {n_val}.")
 
 
 def stream_of(tasks, *, batch=125, seed=0):
@@ -166,7 +191,7 @@ def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000, use=lambda d
     data : "mnist", "digits" or "cifar10"
     kind : "permuted" or "split"
     n_tasks : int, permuted tasks
-    n_train, n_val : ints; a list gives `n_train` of each split task
+    n_train, n_val : ints; lists give those of each split task
     use : as in `images`
     """
     arrays = images(data, use=use)

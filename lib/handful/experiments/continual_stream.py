@@ -66,13 +66,13 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, steps=40, final_epo
     memories = {kind: make_memory(kind, **options) for kind in sorted({_kind(method) for method, _ in arms})}
     seconds, training, network = dict.fromkeys(memories, 0.0), 0.0, learner(seed)
     for i, (X, y) in enumerate(batches):
-        if i == 1:
-            network.repeat(len(streaming))
         held = _stacked(memories, streaming, batch) if i else None
         start = time.perf_counter()
         if streaming:
             network.fit(X, y, epochs=steps, batch_size=len(X), memory=held, key=i)
         training += time.perf_counter() - start
+        if i == 0:
+            network.repeat(len(streaming))
         for kind, memory in memories.items():
             start = time.perf_counter()
             memory.partial_fit(X, y)

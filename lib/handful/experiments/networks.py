@@ -82,7 +82,8 @@ class _DropReLUPool(torch.autograd.Function):
         random = torch.empty(-(-Z.numel() // 8), dtype=torch.int64).random_(-(2**63), None).numpy().view(np.uint8)
         pooled = np.empty((n, height // 2, width // 2, channels), bits.dtype)
         chosen = np.empty(pooled.shape, np.uint8)
-        _pool(bits, random[: Z.numel()].reshape(bits.shape), round(256 * p), pooled, chosen)
+        infinity = _bits(Z.new_full((1, 1, 1, 1), torch.inf)).item()
+        _pool(bits, random[: Z.numel()].reshape(bits.shape), round(256 * p), infinity, pooled, chosen)
         ctx.chosen, ctx.shape, ctx.scale = chosen, bits.shape, 1.0 / (1.0 - p)
         return torch.from_numpy(pooled).view(Z.dtype).permute(0, 3, 1, 2) * ctx.scale
 
@@ -101,19 +102,25 @@ def _bits(Z):
 
 
 @numba.njit(cache=True)
-def _pool(Z, random, dropped, pooled, chosen):
-    # The largest positive unit that is kept of every 2 x 2, and which it was: 4 where there is none.
+def _pool(Z, random, dropped, infinity, pooled, chosen):
+    # The largest positive unit that is kept of every 2 x 2, and which it was: 4 where there is none. NaN, of whichever
+    # sign and kept or not, makes the result NaN: its bits without the sign exceed `infinity`, those of infinity.
     n, height, width, channels = pooled.shape
+    integer = Z.dtype.type  # without it numba counts in 64 bits
+    unsigned, infinity = integer(np.iinfo(Z.dtype).max), integer(infinity)
     for i in range(n):
         for row in range(height):
             for column in range(width):
                 for c in range(channels):
-                    best, which = Z.dtype.type(0), np.uint8(4)
+                    best, which, extreme = integer(0), np.uint8(4), integer(0)
                     for k in range(4):
                         r, s = 2 * row + k // 2, 2 * column + k % 2
                         value = Z[i, r, s, c]
+                        extreme = max(extreme, integer(value & unsigned))
                         if (value > best) & (random[i, r, s, c] >= dropped):
                             best, which = value, np.uint8(k)
+                    if extreme > infinity:
+                        best, which = extreme, np.uint8(0)
                     pooled[i, row, column, c] = best
                     chosen[i, row, column, c] = which
 

@@ -99,7 +99,7 @@ class StackedMLP:
         return self
 
     def _one_hot(self, y):
-        return one_hot(torch.as_tensor(y), self.widths[-1]).float().transpose(-1, -2)
+        return one_hot(torch.as_tensor(y).long(), self.widths[-1]).float().transpose(-1, -2)
 
     def _gradients(self, batch, kept, rng):
         # Sets every parameter's gradient; gives the loss of each run.
@@ -200,7 +200,7 @@ class TorchRuns:
 
     def fit(self, X, y, *, epochs, batch_size, memory=None, sample_weight=None, key=0):
         """Train all runs on the same rows, each beside its own memory; as `StackedMLP.fit`."""
-        X, y, factors = torch.as_tensor(X).float(), torch.as_tensor(y), _factors(sample_weight, len(X))
+        X, y, factors = torch.as_tensor(X).float(), torch.as_tensor(y).long(), _factors(sample_weight, len(X))
         for run, module in enumerate(self.modules):
             kept = [] if memory is None else [torch.from_numpy(np.array(a[run])) for a in memory]
             with torch.random.fork_rng():  # every run meets the same masks, as far as their memories are of one size
@@ -217,7 +217,7 @@ class TorchRuns:
                 X, y, coefficients = (a[batch] for a in rows)
                 coefficients = coefficients / len(batch)
                 if kept:
-                    X, y = torch.cat([X, kept[0]]), torch.cat([y, kept[1]])
+                    X, y = torch.cat([X, kept[0]]), torch.cat([y, kept[1].long()])
                     coefficients = torch.cat([coefficients, kept[2].float()])
                 with self._autocast():
                     logits = module(X).float()
