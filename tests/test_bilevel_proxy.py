@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, KCenter, Logistic, MergeReduce
+from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset
 from handful.bilevel.proxies import RBF, Nystrom
 from handful.bilevel.proxy import ProxyCoreset
+from handful.continual import ReplayBuffer
 
 
 @pytest.fixture
@@ -58,3 +59,25 @@ def test_it_serves_as_the_selector_of_a_stream(data):
     assert sum(stream.slot_weights_) == 8
     np.testing.assert_array_equal(stream.root()[0], X[stream.indices_])
     assert stream.weights_.sum() == pytest.approx(200)
+
+
+@pytest.mark.parametrize("selector", [None, BilevelCoreset(score="linear", n_start=2), SVMCoreset()], ids=repr)
+def test_leaves_and_tasks_of_one_class_are_the_selector_s_own_matter(selector, data):
+    X, y = data
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    few = ProxyCoreset(selector, Nystrom(RBF(0.3), n_landmarks=50))
+    stream = MergeReduce(few, size=10, leaf_size=25, random_state=0).fit(X, y)
+    assert 1 <= len(stream.coreset_) <= 10
+    memory = ReplayBuffer(few, size=20, random_state=0).add(X[y == 0], y[y == 0])
+    assert 1 <= len(memory) <= 20
+    assert (memory.rows()[1] == 0).all()
+
+
+def test_it_knows_no_more_of_one_class_and_of_rankings_than_its_selector(data):
+    assert not hasattr(ProxyCoreset(KCenter()), "select_one_class")
+    assert hasattr(ProxyCoreset(), "select_one_class")
+    with pytest.raises(ValueError, match="y holds one class only"):
+        ProxyCoreset(size=10).fit(data[0], np.zeros(200))
+    for selector in (KCenter(), LightweightCoreset(), BilevelCoreset(), BilevelCoreset(strategy="elimination")):
+        assert ProxyCoreset(selector)._ranks == selector._ranks

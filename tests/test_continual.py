@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from handful import BilevelCoreset, KCenter, Logistic, UniformCoreset
+from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset, UniformCoreset
 from handful.baselines_trained import Hardest, Herding
 from handful.continual import ReplayBuffer
 from handful.continual.views import Views, views
+from handful.streaming import Reservoir
+from sklearn.base import clone
 
 
 @pytest.fixture
@@ -34,6 +36,33 @@ def test_shrinking_a_greedy_selection_is_selecting_anew_with_the_smaller_size(rn
     X = rng.normal(size=(80, 3))
     memory = ReplayBuffer(Herding(), size=30).add(X).add(X)
     np.testing.assert_array_equal(memory.memories_[0].indices, Herding(15).fit(X).indices_)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LightweightCoreset(),
+        SVMCoreset(),
+        *(BilevelCoreset(strategy=strategy) for strategy in ("elimination", "regularised", "exchange")),
+        MergeReduce(KCenter(), leaf_size=1000),
+    ],
+    ids=repr,
+)
+def test_where_an_order_is_no_ranking_a_smaller_memory_keeps_random_rows(selector, rng):
+    X, y = rng.normal(size=(300, 3)), np.repeat([0, 1], 150)  # sorted by class: so are indices in ascending order
+    X[:, 0] += y
+    memory, again = (ReplayBuffer(selector, size=40, random_state=0).add(X, y) for _ in range(2))
+    first = memory.memories_[0]
+    chosen = clone(selector).set_params(size=40, random_state=np.random.default_rng(0)).fit(X, y).indices_
+    np.testing.assert_array_equal(np.sort(first.indices), np.sort(chosen))
+    assert (first.indices != chosen).any()
+    for _ in range(3):
+        memory.add(X, y)
+        again.add(X, y)
+    np.testing.assert_array_equal(memory.memories_[0].indices, first.indices[:10])
+    assert 0 < memory.memories_[0].y.sum() < 10
+    for one, other in zip(memory.memories_, again.memories_):
+        np.testing.assert_array_equal(one.indices, other.indices)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
@@ -86,6 +115,96 @@ def test_what_a_memory_refuses(rng):
         assert len(held.rows()[0]) == 5
 
 
+def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+    soft = np.column_stack([y, 1 - y])
+    tensor = torch.as_tensor(X)
+    for held, task, message in (
+        ((X, y), (X, torch.as_tensor(y)), "y must be a torch tensor for every task"),
+        ((X, torch.as_tensor(y)), (X, y), "y must be a torch tensor for every task"),
+        ((X, y), (X, y[:, None]), r"y must have shape \(20,\), one label a row, .* got \(20, 1\)"),
+        ((X, soft), (X, y), r"rows of y must have shape \(2,\) as those of the memory, got \(\)"),
+        ((X.astype(np.float32), y), (X, y), "X must hold float32 as the memory does, got float64"),
+        ((tensor.float(), y), (tensor, y), r"X must hold torch\.float32 as the memory does, got torch\.float64"),
+        ((tensor, y), (tensor.to("meta"), y), "X must be on cpu as that of the memory, got meta"),
+    ):
+        selector = BilevelCoreset() if np.ndim(held[1]) == 2 else UniformCoreset()
+        memory = ReplayBuffer(selector, size=6, random_state=0).add(*held)
+        before, state, rows = dict(vars(memory)), memory.rng_.bit_generator.state, memory.rows()
+        with pytest.raises(ValueError, match=message):
+            memory.add(*task)
+        assert vars(memory) == before
+        assert memory.rng_.bit_generator.state == state
+        for now, then in zip(memory.rows(), rows):
+            np.testing.assert_array_equal(now, then)
+        assert len(memory.add(*held).rows()[0]) == 6
+    with pytest.raises(ValueError, match=r"got \(20, 1\)"):
+        ReplayBuffer(UniformCoreset()).add(X, y[:, None])
+
+
+def test_words_of_several_lengths_are_labels_alike(rng):
+    X = rng.normal(size=(20, 2))
+    memory = ReplayBuffer(UniformCoreset(), size=6, random_state=0).add(X, ["a"] * 20).add(X, ["word"] * 20)
+    assert memory.rows()[1].tolist() == ["a"] * 3 + ["word"] * 3
+
+
+def test_a_task_with_few_rows_of_positive_weight_keeps_those(rng):
+    X, y = rng.normal(size=(300, 3)), np.arange(300) % 2
+    for selector in (UniformCoreset(), KCenter(), BilevelCoreset()):
+        memory = ReplayBuffer(selector, size=10, random_state=0).add(X, y, sample_weight=np.arange(300) < 5)
+        assert sorted(memory.memories_[0].indices) == [0, 1, 2, 3, 4]
+
+
+def test_a_refused_size_is_said_to_be_the_share_of_a_task(rng):
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 10
+    memory = ReplayBuffer(BilevelCoreset(), size=20, random_state=0)
+    with pytest.warns(UserWarning, match="random start"):
+        memory.add(X, y).add(X, y)
+    with pytest.raises(ValueError, match=r"got size=6\. .* each of 3 tasks in a memory of 20 rows is 20 // 3 = 6"):
+        memory.add(X, y)
+    assert [len(m) for m in memory.memories_] == [10, 10]
+
+
+def test_what_is_no_selector_and_no_view_is_named(rng):
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 3
+    for selector, message in (
+        (KCenter, r"got the class KCenter: give KCenter\(\)"),
+        (100, "selector must choose rows, as BilevelCoreset does, got 100"),
+        (Reservoir(50), "by sample_weight, as BilevelCoreset does, but Reservoir takes none"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            ReplayBuffer(selector).add(X, y)
+    of_network = views(torch.nn.Linear(2, 3), torch.as_tensor(X, dtype=torch.float32), y)
+    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"):
+        ReplayBuffer(KCenter()).add(X, y, view=of_network)
+    with pytest.raises(ValueError, match=r"a row for each of the 30 rows of X, got shape \(\)"):
+        ReplayBuffer(KCenter()).add(X, y, view=1.0)
+    assert len(ReplayBuffer(KCenter(), size=7).add(X, y, view=of_network.gradients)) == 7
+
+
+def test_a_task_of_one_class_is_checked_as_others_are(rng):
+    X, y = rng.normal(size=(40, 3)), np.zeros(40)
+    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0)
+    for task, message in (
+        ((X, np.zeros(5000)), r"y must have shape \(40,\)"),
+        ((X, y[1:]), r"y must have shape \(40,\)"),
+        ((np.full((40, 3), np.nan), y), "NaN"),
+        ((1e100 * X, y), "larger than"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            memory.add(*task)
+    with pytest.raises(ValueError, match="NaN"):
+        memory.add(X, y, view=np.full((40, 2), np.nan))
+    assert len(memory) == 0
+
+
+def test_a_class_of_weight_zero_is_absent(rng):
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, y, sample_weight=3.0 * y)
+    assert memory.memories_[0].y.tolist() == [1] * 12
+    assert len(np.unique(memory.memories_[0].indices)) == 12
+
+
 def test_a_task_of_one_class_is_remembered_at_random(rng):
     X = rng.normal(size=(40, 3))
     memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, np.zeros(40)).add(X, np.arange(40) % 2)
@@ -108,6 +227,21 @@ def test_views_agree_with_autograd(rng):
         np.testing.assert_allclose(view.gradients[i], by_hand, atol=1e-6)
         assert view.losses[i, 0] == pytest.approx(loss.item(), rel=1e-5)
     np.testing.assert_allclose(view.embeddings, torch.relu(model[0](X)).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, 1, 2], r"y must hold 5 integers, one label a row, got shape \(3,\)"),
+        ([[0], [1], [2], [0], [1]], r"got shape \(5, 1\)"),
+        ([0.0, 1.0, 2.0, 0.0, 1.0], "dtype float64"),
+        ([-1, 1, -1, 1, 1], "columns of the 3 logits, 0 to 2, got -1 to 1"),
+        ([0, 1, 2, 3, 0], "columns of the 3 logits, 0 to 2, got 0 to 3"),
+    ],
+)
+def test_views_refuse_labels_that_are_no_columns_of_the_logits(y, message):
+    with pytest.raises(ValueError, match=message):
+        views(torch.nn.Linear(2, 3), torch.zeros(5, 2), np.array(y))
 
 
 def test_views_name_what_they_lack():

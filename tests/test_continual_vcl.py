@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from handful import KCenter, UniformCoreset
+from handful import BilevelCoreset, KCenter, UniformCoreset
 from handful.continual.vcl import VCL, gaussian_kl
+from handful.continual.views import Views
+from handful.streaming import Reservoir
 from sklearn.exceptions import NotFittedError
 
 torch.set_num_threads(1)
@@ -66,6 +68,15 @@ def test_a_posterior_without_evidence_is_its_prior(tasks):
         torch.testing.assert_close(ours, prior, atol=0.1, rtol=0)
 
 
+def test_the_prior_of_a_second_task_is_the_posterior_of_the_first(tasks):
+    model = VCL(**SMALL, random_state=0).add_task(*tasks[0])
+    first = model.posterior_
+    model.set_params(kl_weight=1e6, lr=0.05).add_task(*tasks[1])  # hardly any evidence: the posterior is the prior
+    for ours, prior in zip(model.posterior_, first):
+        torch.testing.assert_close(ours, prior, atol=0.1, rtol=0)
+    assert max(float((ours - before).abs().max()) for ours, before in zip(first, model._first_prior(3))) > 1.0
+
+
 @pytest.mark.parametrize("selector", [UniformCoreset(), KCenter()], ids=repr)
 def test_coresets_bring_back_what_was_forgotten(selector, tasks):
     (X, y), second = tasks
@@ -115,10 +126,33 @@ def test_what_vcl_refuses(tasks):
         VCL(**SMALL).add_task(X, y).add_task(X[:, :2], y)
     with pytest.raises(ValueError, match="view must have a row for each of the 80 rows"):
         VCL(KCenter(), n_kept=5, **SMALL).add_task(X, y, view=X[:9])
+    with pytest.raises(ValueError, match="NaN"):  # also of a task of one class
+        VCL(BilevelCoreset(), n_kept=5, **SMALL).add_task(X, 0 * y, view=np.full_like(X, np.nan))
+    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings"):
+        VCL(KCenter(), n_kept=5, **SMALL).add_task(X, y, view=Views(X, X))
+    for selector, message in ((100, "got 100"), (KCenter, "class KCenter"), (Reservoir(5), "Reservoir takes none")):
+        with pytest.raises(TypeError, match=f"selector must choose rows.*{message}"):
+            VCL(selector, n_kept=5, **SMALL).add_task(X, y)
+    for options, message in (
+        (dict(hidden=4), "hidden must be a tuple of integers, one a layer, got hidden=4"),
+        (dict(hidden=None), "got hidden=None"),
+        (dict(hidden=(2.5,)), "hidden must be an integer"),
+        (dict(prior_sd=1e-20), "prior_sd must be a finite number of at least 1e-08"),
+        (dict(start_sd=1e20), "start_sd must be .* overflow in float32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            VCL(**{**SMALL, **options}).add_task(X, y)
+    with pytest.raises(ValueError, match=r"X must not have entries larger than .* scale the data"):
+        VCL(**SMALL).add_task(1e20 * X, y)
     seen, spoilt = VCL(**SMALL).add_task(X, y), np.full((2, 3), np.nan)
     for X_new, message in ((spoilt, "contains NaN"), (np.ones((2, 2)), "X has 2 features"), (np.ones(3), "2-d")):
         with pytest.raises(ValueError, match=message):
             seen.predict(X_new)
+    with pytest.raises(ValueError, match="larger than"):
+        seen.predict_proba(np.full((1, 3), 1e25))
+    for options in (dict(n_classes=3), dict(hidden=(16, 4))):
+        with pytest.raises(ValueError, match=r"must stay as at the first task, \(16,\) and 4, got"):
+            VCL(**SMALL).add_task(X, y).set_params(**options).add_task(X, y)
     with pytest.raises(ValueError, match="one label a row"):
         seen.score(X, y[:5])
     with pytest.raises(NotFittedError, match="call add_task first"):

@@ -1,10 +1,13 @@
 """Coreset, the base class of selectors, torch subsets and CoresetEstimator."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Logistic, Selector, UniformCoreset
+from handful.streaming import Reservoir
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -107,6 +110,13 @@ def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
         CORESET.subset(TensorDataset(torch.zeros(3)))
     with pytest.raises(TypeError, match="index a weighted subset with one integer"):
         CORESET.subset(Pictures())[:2]
+
+
+def test_a_subset_without_torch_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "handful.torch_data", raising=False)
+    with pytest.raises(ImportError, match=r"needs torch: pip install 'handful\[torch\]'"):
+        CORESET.subset([1, 2, 3, 4, 5, 6])
 
 
 # Selectors -----------------------------------------------------------------------------------------------------------
@@ -235,6 +245,14 @@ def test_an_estimator_that_would_drop_the_weights_is_refused(estimator):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
 
 
+def test_a_pipeline_is_told_where_its_scaler_goes():
+    X, y = spam()
+    with pytest.raises(
+        ValueError, match=r"Pipeline.fit takes no sample_weight.* make_pipeline\(scaler, CoresetEstimator"
+    ):
+        CoresetEstimator(UniformCoreset(10), make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+
+
 def test_it_is_not_fitted_before_fit():
     both = CoresetEstimator(UniformCoreset(10), LogisticRegression())
     for ask in (both.predict, both.predict_proba, both.decision_function, both.score):
@@ -246,3 +264,7 @@ def test_a_coreset_estimator_says_in_which_order_its_parts_come():
     X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
     with pytest.raises(TypeError, match=r"the order is CoresetEstimator\(selector, estimator\)"):
         CoresetEstimator(LogisticRegression(), UniformCoreset(4)).fit(X, y)
+    with pytest.raises(TypeError, match=r"selector must choose rows by sample_weight, .* but Reservoir takes none"):
+        CoresetEstimator(Reservoir(4), LogisticRegression()).fit(X, y)
+    with pytest.raises(TypeError, match=r"got the class UniformCoreset: give UniformCoreset\(\)"):
+        CoresetEstimator(UniformCoreset, LogisticRegression()).fit(X, y)

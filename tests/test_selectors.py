@@ -363,3 +363,11 @@ def check_coreset(selector, n, sample_weight):
         assert len(np.unique(indices)) == len(indices) == selector.size
         if not isinstance(selector, UniformCoreset):  # whose weights add up to the total in expectation
             assert weights.sum() == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
+def test_rows_in_ascending_order_are_no_ranking(cls):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), np.repeat([0, 1], 100)
+    fits = [cls(size=12, random_state=seed).fit(X, y).indices_ for seed in range(3)]
+    assert cls()._ranks == any((np.diff(indices) < 0).any() for indices in fits)

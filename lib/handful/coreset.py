@@ -102,6 +102,7 @@ class Selector(BaseEstimator):
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _computes = True  # with the values of X, so that huge ones would overflow
+    _ranks = True  # the first k rows chosen serve as a coreset of k; False where their order is not that of selection
 
     def fit(self, X, y=None, sample_weight=None):
         """Choose the coreset.
@@ -122,15 +123,19 @@ class Selector(BaseEstimator):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        X, y, sample_weight = self._check_input(X, y, sample_weight)
+        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
+        self.indices_ = np.asarray(indices, dtype=np.intp)
+        self.weights_ = np.asarray(weights, dtype=np.float64)
+        return self
+
+    def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
         if self._computes:
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
-        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
-        self.indices_ = np.asarray(indices, dtype=np.intp)
-        self.weights_ = np.asarray(weights, dtype=np.float64)
-        return self
+        return X, y, sample_weight
 
     def _check_X_y(self, X, y):
         options = dict(
@@ -169,11 +174,23 @@ class Selector(BaseEstimator):
         return tags
 
 
+def check_selector(selector, hint=""):
+    """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the message."""
+    if isinstance(selector, type):
+        name = selector.__name__
+        raise TypeError(f"selector must choose rows, as BilevelCoreset() does, got the class {name}: give {name}().")
+    if not (hasattr(selector, "take") and hasattr(selector, "fit")):
+        raise TypeError(f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}.")
+    if not has_fit_parameter(selector, "sample_weight"):
+        name = type(selector).__name__
+        raise TypeError(f"selector must choose rows by sample_weight, as BilevelCoreset does, but {name} takes none.")
+
+
 def choose(selector, X, y, sample_weight, rng):
     """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
 
-    A part with one class only goes to the selector's `select_one_class` where it has one: a classifier's loss needs two
-    classes, a part of a stream may hold one.
+    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where it has one: a
+    classifier's loss needs two classes, a part of a stream may hold one.
 
     Parameters
     ----------
@@ -181,15 +198,25 @@ def choose(selector, X, y, sample_weight, rng):
     X, y : the rows and their labels, or None
     sample_weight : shape (n,), or None
     rng : numpy.random.Generator, for `select_one_class`
+
+    Raises
+    ------
+    ValueError
+        as the selector's `fit`
     """
-    one_class = None if y is None or not len(y) else getattr(selector, "select_one_class", None)
-    if one_class is not None and (y == y[0]).all():
-        n = X.shape[0]
-        weights = check_sample_weight(sample_weight, n)
-        check_size(selector.size, int(np.count_nonzero(weights)), n, repeats=selector._repeats)
-        return one_class(X, weights, rng)
+    if hasattr(selector, "select_one_class") and _of_one_class(y, sample_weight):
+        X, _, sample_weight = selector._check_input(X, y, sample_weight)
+        return selector.select_one_class(X, sample_weight, rng)
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
+
+
+def _of_one_class(y, sample_weight):
+    # of input that is not checked yet
+    labels = np.asarray(y)
+    if np.shape(sample_weight) == labels.shape:
+        labels = labels[np.asarray(sample_weight) != 0]
+    return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())
 
 
 def _estimator_has(method):
@@ -238,19 +265,18 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         TypeError
-            if `selector` is no selector (the selector comes first, then the estimator)
+            if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
         ValueError
             if the estimator's `fit` has no `sample_weight`: the weights would be dropped
         """
-        if not hasattr(self.selector, "take"):
-            raise TypeError(
-                f"selector must choose rows, as BilevelCoreset does, got {self.selector!r}; "
-                "the order is CoresetEstimator(selector, estimator)."
-            )
+        check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
         if not has_fit_parameter(self.estimator, "sample_weight"):
+            way_out = "choose an estimator that takes one."
+            if hasattr(self.estimator, "steps"):
+                way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
             raise ValueError(
                 f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
-                "coreset; choose an estimator that takes one."
+                f"coreset; {way_out}"
             )
         self.selector_ = clone(self.selector).fit(X, y, sample_weight=sample_weight)
         X_small, y_small, weights = self.selector_.take(X, y)

@@ -1,8 +1,12 @@
 """Coresets of torch data sets."""
 
 import numpy as np
-import torch
-from torch.utils.data import Subset
+
+try:
+    import torch
+    from torch.utils.data import Subset
+except ImportError as error:
+    raise ImportError("the subset of a torch data set needs torch: pip install 'handful[torch]'.") from error
 
 
 class WeightedSubset(Subset):

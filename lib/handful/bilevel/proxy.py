@@ -2,11 +2,16 @@
 
 from sklearn.base import clone
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
 from handful.bilevel.proxies import RBF, Nystrom
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
+
+
+def _knows_one_class(selector):
+    return hasattr(selector._chooser(), "select_one_class")
 
 
 class ProxyCoreset(Selector):
@@ -49,6 +54,10 @@ class ProxyCoreset(Selector):
     def _needs_y(self):
         return self._chooser()._needs_y
 
+    @property
+    def _ranks(self):
+        return self._chooser()._ranks
+
     def __sklearn_tags__(self):
         tags, inner = super().__sklearn_tags__(), get_tags(self._chooser())
         tags.classifier_tags, tags.target_tags = inner.classifier_tags, inner.target_tags
@@ -57,10 +66,20 @@ class ProxyCoreset(Selector):
     def _chooser(self):
         return BilevelCoreset() if self.selector is None else self.selector
 
-    def _select(self, X, y, sample_weight, rng):
+    @available_if(_knows_one_class)
+    def select_one_class(self, X, sample_weight, rng):
+        """The selector's own `select_one_class`, in the features: ``(indices, weights)``."""
+        features, selector = self._features_and_selector(X, rng)
+        return selector.select_one_class(features, sample_weight, rng)
+
+    def _features_and_selector(self, X, rng):
         proxy = clone(Nystrom(RBF()) if self.proxy is None else self.proxy)
         if "random_state" in proxy.get_params():
             proxy.set_params(random_state=int(rng.integers(MAX_SEED)))
-        self.selector_ = clone(self._chooser()).set_params(size=self.size, random_state=rng)
-        self.selector_.fit(proxy.fit_transform(X), y, sample_weight=sample_weight)
+        selector = clone(self._chooser()).set_params(size=self.size, random_state=rng)
+        return proxy.fit_transform(X), selector
+
+    def _select(self, X, y, sample_weight, rng):
+        features, selector = self._features_and_selector(X, rng)
+        self.selector_ = selector.fit(features, y, sample_weight=sample_weight)
         return self.selector_.indices_, self.selector_.weights_

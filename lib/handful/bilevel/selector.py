@@ -142,6 +142,10 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def _ranks(self):
+        return self.strategy == "forward"
+
     def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Choose the coreset.
 

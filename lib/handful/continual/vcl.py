@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from handful.checks import as_generator, check_integer, check_number
-from handful.continual.memory import remember
-from handful.coreset import choose
+from handful.checks import as_generator, check_integer, check_magnitude, check_number
+from handful.continual.memory import check_view, remember
+from handful.coreset import check_selector, choose
 
 try:
     import torch
@@ -32,8 +32,8 @@ class VCL(BaseEstimator):
     n_kept : int, rows of each task's coreset; the paper's 20
     n_classes : int, outputs; labels are 0, ..., n_classes - 1
     hidden : tuple of int, hidden units; the paper's two layers of 256
-    prior_sd, start_sd : standard deviations of the weights before the first task, and where training them begins;
-        the means begin at those of an ordinary network of the first task, as in Nguyen et al.
+    prior_sd, start_sd : standard deviations of the weights before the first task, and where training them begins, from
+        1e-8 to 1e8; the means begin at those of an ordinary network of the first task, as in Nguyen et al.
     kl_weight : float, factor of the divergence from the prior. 1 is Bayes' rule; below 1 each row counts as
         ``1 / kl_weight`` rows, for tasks of so few rows that the prior of a large network drowns them
     epochs, coreset_epochs : int, for each task, and of the tuning
@@ -57,11 +57,12 @@ class VCL(BaseEstimator):
     >>> from handful import KCenter
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = VCL(KCenter(), n_kept=10, hidden=(32, 32), epochs=20, coreset_epochs=20, random_state=0)
+    >>> few = dict(hidden=(64,), epochs=50, coreset_epochs=50, n_draws=20)
+    >>> model = VCL(KCenter(), n_kept=50, kl_weight=0.1, lr=1e-2, **few, random_state=0)
     >>> for task in (y < 5, y >= 5):
     ...     model = model.add_task(X[task] / 16, y[task])
-    >>> model.predict(X / 16).shape, [len(m) for m in model.memories_]
-    ((1797,), [10, 10])
+    >>> bool(model.score(X / 16, y) > 0.9), [len(m) for m in model.memories_]
+    (True, [50, 50])
     """
 
     def __init__(
@@ -107,6 +108,13 @@ class VCL(BaseEstimator):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            for rows, labels, options or a view that do not fit, and for `n_classes` or `hidden` changed between tasks
+        TypeError
+            if `selector` is no selector, or `view` no array
         """
         X, y = self._check(X, y)
         memory, rest = None, np.arange(len(X))
@@ -117,9 +125,7 @@ class VCL(BaseEstimator):
         if self.selector is not None:
             if self.n_kept >= len(X):
                 raise ValueError(f"n_kept must be below the {len(X)} rows of the task, got n_kept={self.n_kept}.")
-            view = X if view is None else np.asarray(view)
-            if len(view) != len(X):
-                raise ValueError(f"view must have a row for each of the {len(X)} rows of X, got {len(view)}.")
+            view = X if view is None else check_view(view, len(X))
             chooser = clone(self.selector).set_params(size=self.n_kept, random_state=self._generator)
             memory = remember(X, y, np.asarray(choose(chooser, view, y, None, self._generator)[0]))
             rest = np.setdiff1d(rest, memory.indices)
@@ -158,6 +164,7 @@ class VCL(BaseEstimator):
             raise ValueError(f"X must be 2-d and not empty, got shape {X.shape}.")
         if not np.isfinite(X).all():
             raise ValueError("X contains NaN, infinity or values that float32 does not hold.")
+        check_magnitude(X, "X", X.dtype)
         if hasattr(self, "posterior_") and X.shape[1] != self.posterior_[0].shape[0]:
             raise ValueError(f"X has {X.shape[1]} features, but the first task had {self.posterior_[0].shape[0]}.")
         return X
@@ -165,11 +172,23 @@ class VCL(BaseEstimator):
     def _check(self, X, y):
         for name in COUNTS:
             check_integer(name, getattr(self, name))
+        if np.ndim(self.hidden) != 1:
+            raise ValueError(f"hidden must be a tuple of integers, one a layer, got hidden={self.hidden!r}.")
         for width in self.hidden:
             check_integer("hidden", width)
-        for name in ("prior_sd", "start_sd", "kl_weight", "lr"):
+        for name in ("prior_sd", "start_sd"):
+            check_number(name, getattr(self, name), least=1e-8, most=1e8, why="squares of others overflow in float32")
+        for name in ("kl_weight", "lr"):
             check_number(name, getattr(self, name), above=0)
+        if self.selector is not None:
+            check_selector(self.selector)
         X, y = self._check_rows(X), np.asarray(y)
+        if hasattr(self, "posterior_") and self._shapes(X.shape[1]) != [tuple(t.shape) for t in self.posterior_[::2]]:
+            before = tuple(len(t) for t in self.posterior_[2::4])
+            raise ValueError(
+                f"hidden and n_classes must stay as at the first task, {before[:-1]} and {before[-1]}, got "
+                f"{tuple(self.hidden)} and {self.n_classes}: the posterior is of that network."
+            )
         if y.shape != (len(X),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.n_classes:
             got = f"shape {y.shape}, dtype {y.dtype}"
             if y.dtype.kind in "iu" and y.size:

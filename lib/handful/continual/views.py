@@ -20,11 +20,27 @@ class Views:
     embeddings : float array, shape (n, d); the input of the last linear layer
     logits : float array, shape (n, classes)
     y : int array, shape (n,), columns of the logits; None for views that need no labels
+
+    Raises
+    ------
+    ValueError
+        for labels of another shape, and such as are no columns of the logits
     """
 
     embeddings: np.ndarray
     logits: np.ndarray
     y: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.y is None:
+            return
+        y, (n, classes) = np.asarray(self.y), self.logits.shape
+        if y.shape != (n,) or y.dtype.kind not in "iu":
+            raise ValueError(f"y must hold {n} integers, one label a row, got shape {y.shape}, dtype {y.dtype}.")
+        if n and not 0 <= y.min() <= y.max() < classes:
+            raise ValueError(
+                f"y must hold columns of the {classes} logits, 0 to {classes - 1}, got {y.min()} to {y.max()}."
+            )
 
     @property
     def losses(self):
@@ -59,7 +75,8 @@ def views(model, X, y=None, *, head=None, batch_size=1000):
     Raises
     ------
     ValueError
-        if the model has no linear layer, or does not use `head`.
+        if the model has no linear layer, does not use `head`, or has no output for a label; and for labels of another
+        length.
 
     Examples
     --------

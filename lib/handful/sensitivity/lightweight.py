@@ -228,6 +228,7 @@ class LightweightCoreset(Selector):
     """
 
     _repeats = True
+    _ranks = False
 
     def __init__(self, size=1000, *, random_state=None):
         self.size = size

@@ -90,6 +90,7 @@ class SVMCoreset(Selector):
 
     _needs_y = True
     _takes_sparse = True
+    _ranks = False
 
     def __init__(
         self,
