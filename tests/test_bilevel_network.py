@@ -127,30 +127,6 @@ def test_training_that_diverges_says_where(data):
         BilevelCoreset(problem, size=30, batch=10, score="linear").fit(X, y.astype(float))
 
 
-def test_a_killed_run_goes_on_where_it_was(data, tmp_path, monkeypatch):
-    X, y = data
-    options = dict(size=33, batch=6, n_start=9, score="linear", random_state=0)
-    whole = BilevelCoreset(Network(small_net().float(), train=QUICK), **options).fit(X, y)
-    path = tmp_path / "kept" / "choice.npz"
-    problem = Network(small_net().float(), train=QUICK, checkpoint=path)
-    trained, fit = [], Network.fit_module
-
-    def third_time_fails(self, X, y, seed):
-        trained.append(len(X))
-        if len(trained) == 3:
-            raise RuntimeError("power cut")
-        return fit(self, X, y, seed)
-
-    monkeypatch.setattr(Network, "fit_module", third_time_fails)
-    with pytest.raises(RuntimeError, match="power cut"):
-        BilevelCoreset(problem, **options).fit(X, y)
-    again = BilevelCoreset(problem, **options).fit(X, y)
-    assert trained == [9, 15, 21, 21, 27]
-    np.testing.assert_array_equal(again.indices_, whole.indices_)
-    with pytest.raises(ValueError, match="other data, another start or another problem"):
-        BilevelCoreset(problem, **options).fit(X + 1, y)
-
-
 def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data):
     X, y = data
     made = []
@@ -221,7 +197,7 @@ def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_t
 def test_a_module_for_other_rows_is_told_theirs(data, module):
     X, y = data
     name = "Linear" if not isinstance(module, torch.nn.Module) else "Sequential"
-    message = rf"module {name} must take rows as they lie in X, of shape \(4,\), but fails on 20 of them: ."
+    message = rf"module {name} must take rows as they lie in X, of shape \(4,\) \(images.*, but fails on 20 of them: ."
     problem = Network(module, train=TrainConfig(steps=5, batch_size=32))
     with pytest.raises(ValueError, match=message) as caught:
         BilevelCoreset(problem, size=30, n_start=20, score="linear", random_state=0).fit(X, y)
@@ -241,6 +217,121 @@ def test_probabilities_ask_for_as_many_outputs(data):
     problem = Network(small_net(classes=4), train=QUICK)
     with pytest.raises(ValueError, match=r"each of 3 classes, .* but gives \(12, 4\)"):
         selection((X, np.eye(3, dtype=np.float32)[y]), problem)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(ihvp="cg"), r"the scores of \d+ of 60 rows are not finite \(first: row \d+\).*scale the data"),
+        (dict(ihvp="cg", batch=5), r"the scores of \d+ of 60 rows are not finite"),
+        (dict(), r"Hessian that is finite and not zero, but a product with it has length nan|scores of \d+ of 60"),
+    ],
+)
+def test_scores_that_are_not_finite_are_told(data, options, message):
+    X, y = data
+
+    class Root(torch.nn.Linear):
+        def forward(self, X):
+            return super().forward(torch.sqrt(X + 6.0))  # of the row below: not a number
+
+    X = np.vstack([X, np.full((1, 4), -7.0)])[-60:]
+    y = np.append(y, 0)[-60:]
+    selector = BilevelCoreset(Network(Root(4, 3), train=QUICK), size=40, n_start=9, score="linear", random_state=1)
+    with pytest.raises(ConvergenceError, match=message):
+        selector.set_params(**options).fit(X, y)
+
+
+def test_rows_beyond_the_network_s_type_are_told(data):
+    X, y = data
+    X = X.copy()
+    X[50] = 1e40
+    with pytest.raises(ValueError, match=r"X has entries that torch.float32.*scale the data"):
+        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, score="linear", random_state=0).fit(X, y)
+
+
+def test_a_float64_network_sees_float64_rows(data):
+    X, y = data
+    X = X + 1e9
+    model = selection((X, y), Network(small_net(), train=QUICK))
+    np.testing.assert_array_equal(model._X.numpy(), X)
+
+
+def test_where_all_rows_are_fitted_any_will_do_and_not_the_first(data):
+    # saturated to the last digit: gradients are zero
+    y = np.repeat([0, 1, 2], 20)
+    X = 1e4 * np.eye(4)[y].astype(np.float32)
+    net = torch.nn.Linear(4, 3)
+    with torch.no_grad():
+        net.weight.copy_(torch.eye(4)[:3])
+        net.bias.zero_()
+    problem = Network(net, train=TrainConfig(steps=1, lr=1e-6))
+    selector = BilevelCoreset(problem, size=30, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    assert len(np.unique(selector.indices_)) == 30
+    assert np.bincount(y[selector.indices_]).min() >= 6  # the first rows would be of class 0 alone
+    again = BilevelCoreset(problem, size=30, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(selector.indices_, again.indices_)
+
+
+@pytest.mark.parametrize(("method", "alike"), [("cg", True), ("auto", False)])
+def test_conjugate_gradients_keep_to_one_minibatch(data, method, alike):
+    model = selection(data, Network(small_net(), train=QUICK, curvature_rows=4), Ihvp(method))
+    v = np.random.default_rng(0).normal(size=len(model.outer_gradient()))
+    product = model.product(np.random.default_rng(0))
+    assert np.array_equal(product(v), product(v)) == alike
+
+
+def test_damping_is_added_to_the_hessian(data):
+    ihvp = Ihvp("cg", steps=2000, damping=0.3)
+    model = selection(data, Network(small_net(), train=QUICK), ihvp)
+    _, H = dense(model, "gauss-newton")
+    g = model.outer_gradient()
+    v = model._solve(g, np.random.default_rng(0))
+    np.testing.assert_allclose(v, np.linalg.solve(H + 0.3 * np.eye(len(g)), g), rtol=2e-4, atol=1e-6)
+
+
+def test_rows_without_weight_are_not_chosen(data):
+    X, y = data
+    weight = np.ones(60)
+    weight[::2] = 0.0
+    problem = Network(small_net().float(), train=QUICK)
+    selector = BilevelCoreset(problem, size=25, batch=5, n_start=6, score="linear", random_state=0)
+    assert (selector.fit(X, y, sample_weight=weight).indices_ % 2 == 1).all()
+
+
+class Pair(torch.nn.Linear):
+    def forward(self, X):
+        return super().forward(X), X
+
+
+@pytest.mark.parametrize(
+    ("problem", "targets", "message"),
+    [
+        (Network(Pair(4, 3)), None, "one tensor with an output for each of .* rows, got tuple"),
+        (Network(small_net(), torch.nn.BCEWithLogitsLoss(reduction="none")), np.eye(3, dtype=int)[np.arange(60) % 3],
+         r"loss fails on outputs of shape \(\d+, 3\) and targets of shape \(\d+, 3\), torch.int64: "),
+        (Network(small_net(), torch.nn.CrossEntropyLoss(reduction="none")), np.array(["a", "b", "c"] * 20),
+         "a loss of your own takes numbers as y, got <U1: encode the labels"),
+        (Network(small_net()), -np.eye(3)[np.arange(60) % 3], "soft targets must not be negative"),
+        (Network(small_net().requires_grad_(False)), None, "no parameter that asks for a gradient"),
+        (Network(small_net(), "cross_entropy"), None, "loss must be a function"),
+        (Network(small_net(), train={"steps": 30}), None, "train must be a TrainConfig or None"),
+        (Network(small_net(), device="gpu"), None, "device='gpu' is none that torch knows"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together_is_told(data, problem, targets, message):
+    X, y = data
+    selector = BilevelCoreset(problem, size=30, n_start=9, score="linear", random_state=0)
+    with pytest.raises(ValueError, match=message):
+        selector.fit(X, y if targets is None else targets)
+
+
+def test_classes_as_rows_of_integers_are_probabilities(data):
+    X, y = data
+    options = dict(size=20, batch=5, n_start=10, score="linear", random_state=0)
+    net = small_net().float()
+    as_rows = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3, dtype=int)[y])
+    as_floats = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3)[y])
+    np.testing.assert_array_equal(as_rows.indices_, as_floats.indices_)
 
 
 def test_a_full_memory_is_not_blamed_on_the_module(data):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 
+from handful.bilevel.newton import ConvergenceError
 from handful.bilevel.weights import optimise_weights
 
 CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
@@ -34,13 +35,16 @@ def grow(model, size, *, score, weighting, batch, bar):
     try:
         while True:
             while len(model) < size:
-                weights = _with_newcomers(weights, len(model))
-                if len(model) >= GROWTH[weighting] * corrected:
-                    weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
-                    corrected = len(model)
-                else:
-                    model.solve(weights)
-                best = best_rows(model, min(batch, size - len(model)), score, batch, weighting != "binary")
+                count = min(batch, size - len(model))
+                best = recalled(model, count)
+                if best is None:
+                    weights = _with_newcomers(weights, len(model))
+                    if len(model) >= GROWTH[weighting] * corrected:
+                        weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
+                        corrected = len(model)
+                    else:
+                        model.solve(weights)
+                    best = best_rows(model, count, score, batch, weighting != "binary")
                 model.add(best)
                 bar.update(len(best))
             if weighting == "binary":
@@ -59,6 +63,12 @@ def grow(model, size, *, score, weighting, batch, bar):
     return weights
 
 
+def recalled(model, count):
+    """Rows of the next round, shape (count,), where the model has a checkpoint that knows them, else None."""
+    recall = getattr(model, "recall", None)
+    return None if recall is None else recall(count)
+
+
 def warn_of_interruption(what):
     """Say what is kept of an interrupted selection."""
     warnings.warn(f"interrupted after {what}; they are kept, with equal weights.", stacklevel=2)
@@ -72,8 +82,21 @@ def _worth_refilling(model, n_dead, score):
 
 
 def best_rows(model, count, score, batch=1, free_weights=False):
-    """Rows of the largest score, best first; ties go to the smaller index. The inner problem must be solved."""
+    """Rows of the largest score, best first; ties go to the smaller index. The inner problem must be solved.
+
+    Raises
+    ------
+    ConvergenceError
+        if a score is not a finite number
+    """
     total = model.linear_scores()
+    top = total.max()  # a maximum hands a nan on
+    if np.isnan(top) or top == np.inf:
+        wrong = np.flatnonzero(np.isnan(total) | (total == np.inf))
+        raise ConvergenceError(
+            f"the scores of {len(wrong)} of {len(total)} rows are not finite (first: row {wrong[0]}): their features "
+            "or losses are too large for the model's type; scale the data."
+        )
     if score == "quadratic":
         rows = top_candidates(total, max(min(CANDIDATES, model.max_candidates), 4 * batch))
         gains = model.predicted_gains(rows, free_weights=free_weights)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from handful.bilevel.newton import ConvergenceError
 from handful.checks import check_integer, check_number
 
 METHODS = ("auto", "cholesky", "cg", "neumann")
@@ -87,14 +88,25 @@ def neumann_series(product, g, *, terms):
     product : function, v -> H v for a positive definite H
     g : array of any shape
     terms : int; the paper takes 100
+
+    Raises
+    ------
+    ConvergenceError
+        if a product is zero or not finite
     """
     if not g.any():
         return np.zeros_like(g)
     largest, direction = 0.0, g / np.linalg.norm(g)
     for _ in range(20):
         image = product(direction)
-        largest = max(largest, float(np.linalg.norm(image)))
-        direction = image / np.linalg.norm(image)
+        length = float(np.linalg.norm(image))
+        if not 0.0 < length < np.inf:
+            raise ConvergenceError(
+                f"the Neumann series needs a Hessian that is finite and not zero, but a product with it has length "
+                f"{length:.3g}: scale the data, or add a penalty or a damping."
+            )
+        largest = max(largest, length)
+        direction = image / length
     scale = 1.0 / (_SAFETY * largest)
     term, total = g.copy(), g.copy()
     for _ in range(terms - 1):

@@ -1,7 +1,9 @@
 """Coresets for several models at once (Section 4.4)."""
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
+from handful.bilevel.forward import recalled
 from handful.checks import check_number
 
 
@@ -62,6 +64,10 @@ class JointSelection:
     def __init__(self, models, factors=None):
         self.models = models
         self.factors = [1.0] * len(models) if factors is None else factors
+        problems = [getattr(model, "problem", None) for model in models]
+        for position, model in enumerate(models):
+            if hasattr(model, "partners"):
+                model.partners = type(self).__name__, self.factors, position, problems
 
     @property
     def max_candidates(self):
@@ -86,6 +92,11 @@ class JointSelection:
     def add(self, indices):
         """Append rows to the coreset."""
         self._each("add", indices)
+
+    def recall(self, count):
+        """Rows of the next round, shape (count,), if the checkpoints of all models know them, else None."""
+        known = [recalled(model, count) for model in self.models]
+        return known[0] if all(k is not None and np.array_equal(k, known[0]) for k in known) else None
 
     def keep(self, alive):
         """Drop the rows where the mask `alive`, shape (s,), is False."""
@@ -131,6 +142,12 @@ class AlternatingSelection(JointSelection):
     @property
     def _current(self):
         return self.models[(self._round - 1) % len(self.models)]
+
+    def recall(self, count):
+        """As of `JointSelection`; a round that is known counts as that model's turn."""
+        known = super().recall(count)
+        self._round += known is not None
+        return known
 
     def solve(self, weights=None):
         """Solve the inner problem of the model whose turn it is."""

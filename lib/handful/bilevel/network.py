@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from handful.bilevel.newton import ConvergenceError
-from handful.bilevel.problems import Problem
+from handful.bilevel.problems import Problem, soft_targets
 from handful.checks import check_integer, check_number
 
 try:
@@ -17,6 +17,18 @@ except ImportError as error:
 
 CURVATURES = ("gauss-newton", "hessian")
 OPTIMISERS = ("sgd", "adam")
+
+
+def in_type(X, dtype):
+    """Rows as a tensor of a network's type; ValueError if that cannot hold them."""
+    X = X.to(dtype)
+    finite = torch.isfinite(X).flatten(1).all(dim=1)
+    if not finite.all():
+        raise ValueError(
+            f"X has entries that {dtype}, the network's type, cannot hold (first in row {int(finite.byte().argmin())} "
+            "of those handed over): scale the data."
+        )
+    return X
 
 
 @dataclass(frozen=True)
@@ -85,15 +97,17 @@ class Network(Problem):
     block : int, rows a pass of scores and gradients reads at a time
     device : of torch, such as "cuda"; None is the CPU
     seed : int, of the minibatches; every round has its own
-    checkpoint : path of a file in which the choice is kept after every round, so that the same call after a crash goes
-        on there; None keeps nothing
+    checkpoint : path of a file in which the choice is kept after every round, so that the same fit after a crash goes
+        on there, as if it had not been; one of another size or batch takes the rounds that it would have chosen, too.
+        Other data, options, networks or losses are refused. None keeps nothing
 
     Raises
     ------
     ValueError
-        if the module does not take rows of X's shape
+        if the module does not take rows of X's shape, module, loss and targets do not suit each other, X has entries
+        beyond the module's type, or the checkpoint is of another task
     ConvergenceError
-        if training ends in a loss that is not finite, or the Neumann series diverges
+        if training ends in a loss that is not finite, the Neumann series diverges, or scores are not finite
 
     Examples
     --------
@@ -144,10 +158,18 @@ class Network(Problem):
             raise ValueError(f"module must be a torch module or a function that makes one, got {self.module!r}.")
         if self.curvature not in CURVATURES:
             raise ValueError(f"curvature must be one of {CURVATURES}, got {self.curvature!r}.")
+        if not (self.loss is None or callable(self.loss)):
+            raise ValueError(f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}.")
+        if not isinstance(self.training(), TrainConfig):
+            raise ValueError(f"train must be a TrainConfig or None, got {self.train!r}.")
         self.training().check()
         for name in ("curvature_rows", "block"):
             check_integer(name, getattr(self, name))
-        if torch.device(self.device or "cpu").type == "cuda" and not torch.cuda.is_available():
+        try:
+            kind = torch.device(self.device or "cpu").type
+        except RuntimeError as error:
+            raise ValueError(f"device={self.device!r} is none that torch knows, such as 'cuda' or None.") from error
+        if kind == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"device={self.device!r}, but torch finds no CUDA device here: take device=None.")
 
     def training(self):
@@ -155,10 +177,18 @@ class Network(Problem):
         return TrainConfig() if self.train is None else self.train
 
     def encode(self, y):
-        """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as floats."""
+        """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as floats.
+
+        Raises
+        ------
+        ValueError
+            for rows of probabilities that are negative or do not add up to one, and for words beside a loss
+        """
         y = np.asarray(y)
-        if self.loss is None and y.ndim == 1:
-            return np.unique(y, return_inverse=True)[1]
+        if self.loss is None:
+            return np.unique(y, return_inverse=True)[1] if y.ndim == 1 else soft_targets(y).astype(np.float32)
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels.")
         return y.astype(np.float32) if y.dtype.kind == "f" else y
 
     def selection(self, rows, rng, ihvp):
@@ -196,16 +226,27 @@ class Network(Problem):
                 f"{classes}), but gives {tuple(outputs.shape)}; another loss is for `loss`."
             )
 
-    def _first_outputs(self, module, rows):
-        # What training begins with: a module that does not suit the data shows here, in torch's words.
+    def _first_losses(self, module, rows, y):
+        # What training begins with: a module or loss that does not suit the data shows here, in torch's words.
         try:
-            return module(rows)
+            outputs = module(rows)
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise ValueError(
-                f"module {type(module).__name__} must take rows as they lie in X, of shape {tuple(rows.shape[1:])}, "
-                f"but fails on {len(rows)} of them: {error}"
+                f"module {type(module).__name__} must take rows as they lie in X, of shape {tuple(rows.shape[1:])} "
+                f"(images: reshape them in the module), but fails on {len(rows)} of them: {error}"
+            ) from error
+        if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != rows.shape[:1]:
+            got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+            raise ValueError(f"module must give one tensor with an output for each of {len(rows)} rows, got {got}.")
+        self.check_outputs(outputs, y)
+        try:
+            return self.row_losses(outputs, y)
+        except (RuntimeError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"loss fails on outputs of shape {tuple(outputs.shape)} and targets of shape {tuple(y.shape)}, "
+                f"{y.dtype}: {error}"
             ) from error
 
     def fit_module(self, X, y, seed, watch=None):
@@ -228,7 +269,10 @@ class Network(Problem):
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(int(rng.integers(2**63)))  # of the initial weights and dropout
             module = self.make().train()
-            X = X.to(next(module.parameters()).dtype)
+            trained = [p for p in module.parameters() if p.requires_grad]
+            if not trained:
+                raise ValueError(f"module {type(module).__name__} has no parameter that asks for a gradient.")
+            X = in_type(X, trained[0].dtype)
             optimiser = config.optimise(module.parameters())
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
             order = np.empty(0, np.intp)
@@ -238,10 +282,11 @@ class Network(Problem):
                 batch, order = torch.from_numpy(order[:size]).to(X.device), order[size:]
                 rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
                 with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
-                    outputs = module(rows) if step else self._first_outputs(module, rows)
-                    if not step:
-                        self.check_outputs(outputs, y)
-                    loss = self.row_losses(outputs, y[batch]).mean()
+                    if step:
+                        losses = self.row_losses(module(rows), y[batch])
+                    else:
+                        losses = self._first_losses(module, rows, y[batch])
+                    loss = losses.mean()
                 if not torch.isfinite(loss):
                     epoch = 1 + step * size // len(X)
                     raise ConvergenceError(

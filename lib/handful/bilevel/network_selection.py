@@ -1,14 +1,15 @@
 """A growing coreset of a torch network, scored by minibatched implicit gradients (Section 3.5.1)."""
 
-import hashlib
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch.func import functional_call, grad, jvp, vjp
 
+from handful.bilevel.checkpoint import Checkpoint, describe, digest
 from handful.bilevel.ihvp import conjugate_gradients, neumann_series
+from handful.bilevel.network import in_type
 from handful.bilevel.newton import ConvergenceError
+
+NO_GAIN = 1e-300  # below any score
 
 
 class NetworkSelection:
@@ -34,53 +35,34 @@ class NetworkSelection:
         self.problem, self.ihvp, self.absent = problem, ihvp, rows.absent
         self.indices = []
         self._u = rows.sample_weight / rows.sample_weight.sum()
-        self._X = torch.as_tensor(np.ascontiguousarray(rows.X), dtype=torch.float32)
+        self._X = torch.as_tensor(np.ascontiguousarray(rows.X))
         self._y = torch.as_tensor(rows.y)
         self.module = None
+        self.partners = ()  # what else the choice depends on: other models of a Joint
+        self._kept, self._rounds = None, 0
 
     def __len__(self):
         return len(self.indices)
 
     def add(self, indices):
-        """Append rows to the coreset; where a checkpoint of the same task knows more, what it knows."""
-        first = not self.indices
+        """Append rows to the coreset, and to the checkpoint if there is one."""
         self.indices += [int(i) for i in indices]
-        path = self.problem.checkpoint
-        if path is None:
+        if self.problem.checkpoint is None:
             return
-        path = Path(path)
-        if first:
-            self._task = self._fingerprint()
-            if path.exists():
-                self._resume(path)
-                return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(path.name + ".new")
-        with open(new, "wb") as file:
-            np.savez(file, task=self._task, indices=self.indices)
-        new.replace(path)
+        if self._kept is None:
+            data = self._X, self._y, self._u, self.absent, self.indices
+            self._kept = Checkpoint(self.problem.checkpoint, digest(self.identity(), self.partners, data))
+        self._kept.record(self._rounds, indices)
+        self._rounds += 1
 
-    def _resume(self, path):
-        with np.load(path, allow_pickle=False) as kept:
-            task, indices = str(kept["task"]), kept["indices"].tolist()
-        if task != self._task:
-            raise ValueError(
-                f"the checkpoint {path} is of other data, another start or another problem: remove it or name another."
-            )
-        self.indices = indices
+    def recall(self, count):
+        """Rows of the next round, shape (count,), as an earlier run of the same task chose them; None if unknown."""
+        return None if self._kept is None else self._kept.recall(self._rounds, count)
 
-    def _fingerprint(self):
-        # of what the rounds depend on: data, start, options, initial parameters
-        digest = hashlib.sha256()
+    def identity(self):
+        """Text of the problem and options that the rounds depend on, for checkpoints."""
         p = self.problem
-        digest.update(repr((self.indices, self.ihvp, p.training(), p.curvature, p.curvature_rows, p.seed)).encode())
-        arrays = [self._X, self._y]
-        if isinstance(p.module, torch.nn.Module):
-            arrays += p.module.state_dict().values()
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array.detach().cpu().numpy()))
-        digest.update(np.ascontiguousarray(self._u))
-        return digest.hexdigest()
+        return describe((self.ihvp, p.training(), p.curvature, p.curvature_rows, p.seed, p.module, p.loss))
 
     def _rows(self, rows):
         rows = torch.as_tensor(np.asarray(rows))
@@ -99,7 +81,7 @@ class NetworkSelection:
         parameters = {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
         self._names, self._shapes = list(parameters), [p.shape for p in parameters.values()]
         self._theta = parameters
-        self._X = self._X.to(parameters[self._names[0]].dtype)  # a copy only if the network is not in float32
+        self._X = in_type(self._X, parameters[self._names[0]].dtype)
         with torch.no_grad():  # classes that no chosen row has count, too
             self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
 
@@ -137,12 +119,18 @@ class NetworkSelection:
         return float(sum(self._u[rows] @ self._losses(self._theta, X, y).cpu().numpy() for rows, X, y in blocks))
 
     def product(self, rng):
-        """The function ``v -> H v``: curvature of the inner problem on a fresh minibatch at every call, float64."""
+        """The function ``v -> H v``, float64: curvature of the inner problem on a minibatch.
+
+        Conjugate gradients, which are for one matrix, have the same minibatch in every call, the Neumann series, which
+        averages, a fresh one.
+        """
         size = min(self.problem.curvature_rows, len(self))
         chosen, decay = np.array(self.indices), self.problem.training().weight_decay
+        if self.ihvp.method == "cg":
+            chosen = rng.choice(chosen, size, replace=False)
 
         def times(vector):
-            X, y = self._rows(rng.choice(chosen, size, replace=False) if size < len(self) else chosen)
+            X, y = self._rows(rng.choice(chosen, size, replace=False) if size < len(chosen) else chosen)
             v = self._tensors(vector)
             if self.problem.curvature == "hessian":
                 gradient = grad(lambda theta: self._losses(theta, X, y).mean())
@@ -167,6 +155,8 @@ class NetworkSelection:
         return scores
 
     def _solve(self, g, rng):
+        if not g.any():  # the network fits all rows to the last digit
+            return g
         product, damping = self.product(rng), self.ihvp.damping
 
         def damped(v):
@@ -188,6 +178,8 @@ class NetworkSelection:
     def linear_scores(self):
         """`row_scores`, -inf for rows that are chosen already or may not be."""
         scores = self.row_scores()
+        if not self.gradient.any():  # no row promises anything: any will do, and not the first ones of a sorted X
+            scores = np.random.default_rng((self.problem.seed, 2, len(self))).uniform(0.0, NO_GAIN, len(scores))
         scores[self.indices] = -np.inf
         scores[self.absent] = -np.inf
         return scores

@@ -194,7 +194,7 @@ class Logistic(LinearProblem):
         """
         y = np.asarray(y)
         if y.ndim == 2:
-            return _soft_targets(y)
+            return soft_targets(y)
         if type_of_target(y) != "multiclass":
             return signed_labels(y, "logistic regression")[1]
         classes, codes = np.unique(y, return_inverse=True)
@@ -203,7 +203,8 @@ class Logistic(LinearProblem):
         return targets
 
 
-def _soft_targets(y):
+def soft_targets(y):
+    """Rows of probabilities in float64, shape (n, classes); ValueError unless they are, to rounding."""
     y = y.astype(np.float64)
     if y.shape[1] < 2:
         raise ValueError(f"soft targets need a column for each of at least 2 classes, got shape {y.shape}.")

@@ -1,0 +1,223 @@
+"""Selections that go on where they were killed: the same points as if nothing had happened."""
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from handful import BilevelCoreset  # noqa: E402 (needs torch)
+from handful.bilevel import Joint  # noqa: E402
+from handful.bilevel.checkpoint import describe  # noqa: E402
+from handful.bilevel.network import Network, TrainConfig  # noqa: E402
+
+QUICK = TrainConfig(steps=8, lr=2e-2, optimiser="adam", weight_decay=2e-2)
+OPTIONS = dict(batch=6, n_start=9, score="linear", ihvp_steps=3, random_state=0)
+
+
+def net(seed=0, between=torch.nn.Tanh):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 5), between(), torch.nn.Linear(5, 3))
+
+
+def squares(outputs, targets):
+    return (outputs.sum(dim=1) - targets) ** 2
+
+
+def absolute(outputs, targets):
+    return (outputs.sum(dim=1) - targets).abs()
+
+
+def noisy(X, generator, scale=0.1):
+    return X + scale * torch.randn(X.shape, generator=generator)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    return rng.normal(size=(60, 4)) + np.eye(4)[y] * 2, y
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """The (seed, rows) of each training; the one at position `fail_at` is a power cut."""
+    log, fit = [], Network.fit_module
+
+    def watch(self, X, y, seed):
+        log.append((self.seed, len(X)))
+        if len(log) == watch.fail_at:
+            raise RuntimeError("power cut")
+        return fit(self, X, y, seed)
+
+    watch.fail_at = None
+    monkeypatch.setattr(Network, "fit_module", watch)
+    return log, watch
+
+
+def test_a_killed_run_goes_on_where_it_was(data, tmp_path, trainings):
+    log, watch = trainings
+    whole = BilevelCoreset(Network(net(), train=QUICK), size=33, **OPTIONS).fit(*data)
+    log.clear()
+    watch.fail_at = 3
+    problem = Network(net(), train=QUICK, checkpoint=tmp_path / "kept" / "choice.npz")
+    with pytest.raises(RuntimeError, match="power cut"):
+        BilevelCoreset(problem, size=33, **OPTIONS).fit(*data)
+    again = BilevelCoreset(problem, size=33, **OPTIONS).fit(*data)
+    assert [rows for _, rows in log] == [9, 15, 21, 21, 27]
+    np.testing.assert_array_equal(again.indices_, whole.indices_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "trained"),
+    [
+        (dict(size=33), []),
+        (dict(size=21), []),
+        (dict(size=24), [21]),  # the last round of an uninterrupted run has 3 rows
+        (dict(size=40), [33, 39]),
+        (dict(batch=4), [9, 13, 17, 21, 25, 29]),
+        (dict(batch=None, size=12), [9, 10, 11]),
+    ],
+)
+def test_other_sizes_and_batches_take_what_they_would_have_chosen(data, tmp_path, trainings, changes, trained):
+    problem = Network(net(), train=QUICK, checkpoint=tmp_path / "choice.npz")
+    BilevelCoreset(problem, size=33, **OPTIONS).fit(*data)
+    trainings[0].clear()
+    options = dict(OPTIONS, size=33) | changes
+    again = BilevelCoreset(problem, **options).fit(*data)
+    assert [rows for _, rows in trainings[0]] == trained
+    alone = BilevelCoreset(Network(net(), train=QUICK), **options).fit(*data)
+    np.testing.assert_array_equal(again.indices_, alone.indices_)
+
+
+def test_a_file_that_was_cut_back_grows_again(data, tmp_path):
+    problem = Network(net(), train=QUICK, checkpoint=tmp_path / "choice.npz")
+    for size in (24, 33):  # 24 ends in a round of three rows, which is no round of 33's
+        grown = BilevelCoreset(problem, size=size, **OPTIONS).fit(*data)
+    alone = BilevelCoreset(Network(net(), train=QUICK), size=33, **OPTIONS).fit(*data)
+    np.testing.assert_array_equal(grown.indices_, alone.indices_)
+
+
+REGRESSION = dict(loss=squares, train=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (dict(module=net()), dict(module=net(1))),
+        (dict(module=net()), dict(module=net(between=torch.nn.ReLU))),
+        (dict(module=lambda: net(0)), dict(module=lambda: net(1))),
+        (dict(module=functools.partial(net, 0)), dict(module=functools.partial(net, 1))),
+        (dict(REGRESSION, module=net()), dict(REGRESSION, module=net(), loss=absolute)),
+        (dict(train=TrainConfig(steps=8, augment=noisy)), dict(train=TrainConfig(steps=8))),
+        (dict(train=TrainConfig(steps=8)), dict(train=TrainConfig(steps=9))),
+        (dict(seed=0), dict(seed=1)),
+        (dict(curvature_rows=512), dict(curvature_rows=8)),
+    ],
+)
+def test_another_problem_is_refused(data, tmp_path, first, second):
+    path = tmp_path / "choice.npz"
+    common = dict(module=net(), train=QUICK, checkpoint=path)
+    X, y = data
+    y = y.astype(float) if "loss" in first else y
+    fit = BilevelCoreset(Network(**common | first), size=15, **OPTIONS).fit(X, y)
+    again = BilevelCoreset(Network(**common | first), size=15, **OPTIONS).fit(X, y)
+    np.testing.assert_array_equal(fit.indices_, again.indices_)
+    with pytest.raises(ValueError, match="other data, another start or another problem"):
+        BilevelCoreset(Network(**common | second), size=15, **OPTIONS).fit(X, y)
+
+
+@pytest.mark.parametrize("change", ["X", "y", "weights", "start", "ihvp"])
+def test_other_data_are_refused(data, tmp_path, change):
+    X, y = data
+    problem = Network(net(), train=QUICK, checkpoint=tmp_path / "choice.npz")
+    BilevelCoreset(problem, size=15, **OPTIONS).fit(X, y)
+    X = X + (change == "X")
+    y = np.roll(y, 1) if change == "y" else y
+    weights = np.arange(1, 61) if change == "weights" else None
+    options = OPTIONS | (dict(random_state=1) if change == "start" else dict(ihvp="cg") if change == "ihvp" else {})
+    with pytest.raises(ValueError, match="other data, another start or another problem"):
+        BilevelCoreset(problem, size=15, **options).fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04broken"])
+def test_a_file_that_is_no_checkpoint_is_told(data, tmp_path, content):
+    path = tmp_path / "choice.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"choice\.npz is no checkpoint of a selection: remove it"):
+        BilevelCoreset(Network(net(), train=QUICK, checkpoint=path), size=15, **OPTIONS).fit(*data)
+
+
+@pytest.mark.parametrize("kept", ["both", "first", "second"])
+@pytest.mark.parametrize("alternate", [True, False])
+def test_a_killed_joint_goes_on_as_if_nothing_had_happened(data, tmp_path, trainings, alternate, kept):
+    log, watch = trainings
+
+    def problem(folder=None):
+        paths = [folder and folder / name for name in ("first", "second")]
+        paths = [path if kept in ("both", name) else None for path, name in zip(paths, ("first", "second"))]
+        a, b = (Network(net(i), train=QUICK, seed=i, checkpoint=path) for i, path in enumerate(paths))
+        return Joint(a, b, alternate=alternate)
+
+    whole = BilevelCoreset(problem(), size=27, **OPTIONS).fit(*data)
+    in_all = list(log)
+    for at in range(2, len(in_all) + 1):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        log.clear()
+        watch.fail_at = at
+        with pytest.raises(RuntimeError, match="power cut"):
+            BilevelCoreset(problem(folder), size=27, **OPTIONS).fit(*data)
+        log.clear()
+        watch.fail_at = None
+        again = BilevelCoreset(problem(folder), size=27, **OPTIONS).fit(*data)
+        np.testing.assert_array_equal(again.indices_, whole.indices_)
+        assert log == in_all[len(in_all) - len(log) :]
+        assert len(log) < len(in_all) or kept != "both" or at == 2
+
+
+def test_a_joint_s_file_is_not_one_network_s(data, tmp_path):
+    a, b = (Network(net(i), train=QUICK, checkpoint=tmp_path / str(i)) for i in range(2))
+    BilevelCoreset(Joint(a, b), size=15, **OPTIONS).fit(*data)
+    for other in (a, Joint(a, b, alternate=True), Joint(a, b, trade_off=2.0), Joint(b, a)):
+        with pytest.raises(ValueError, match="other data, another start or another problem"):
+            BilevelCoreset(other, size=15, **OPTIONS).fit(*data)
+
+
+ELSEWHERE = """
+import functools, sys
+sys.path.insert(0, {folder!r})
+import torch
+from test_bilevel_checkpoint import QUICK, absolute, net, noisy
+from handful.bilevel.checkpoint import describe
+scale = 0.3
+part = functools.partial(noisy, scale=0.2)
+print(describe((QUICK, net(), noisy, lambda X, g: noisy(X, g, scale), part, {{1, 2}}, absolute)))
+"""
+
+
+def test_descriptions_are_the_same_in_another_process():
+    command = [sys.executable, "-c", ELSEWHERE.format(folder=str(Path(__file__).parent))]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert first == second
+
+
+def test_objects_are_described_by_what_they_hold():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+            self.own = self
+
+        def __call__(self, X, generator):
+            return self.factor * X
+
+    assert describe(Scale(1.0)) == describe(Scale(1.0)) != describe(Scale(2.0))
+    assert describe(Scale(1.0).__call__) != describe(Scale(2.0).__call__)
+    assert describe(np.arange(3)) != describe(np.arange(3.0))
+    assert describe(torch.arange(3)) == describe(torch.arange(3)) != describe(torch.arange(1, 4))
+    assert describe(squares) != describe(absolute)
+    assert describe(np.random.default_rng) != describe(np.sum)
