@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import handful.active
 import numpy as np
 import pytest
 from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropy, UniformQuery
@@ -250,3 +251,15 @@ def test_variants_of_the_wrong_shape_are_refused(pool):
 def test_importing_it_does_not_import_torch():
     code = "import handful.active, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_needs_torch_is_imported_when_it_is_asked_for():
+    assert {"MixMatch", "SupervisedNetwork", "LabellingPanel", "ActiveLoop"} <= set(dir(handful.active))
+    with pytest.raises(AttributeError, match=r"'handful\.active' has no attribute 'MixMtach'"):
+        handful.active.MixMtach  # noqa: B018
+    code = (
+        "import sys, handful.active; sys.modules['torch'] = None\n"
+        "try:\n    handful.active.MixMatch\nexcept ImportError as error:\n    print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.endswith("torch: pip install 'handful[torch]'.\n")

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="ipywidgets comes with the extra `reproduce`")
 
-from handful.active.loop import ActiveLoop
-from handful.active.panel import SKIP, LabellingPanel
+from handful.active import ActiveLoop, LabellingPanel
+from handful.active.panel import SKIP
 
 SOUND = (0.5 * np.sin(np.arange(800)[None] * np.arange(1, 13)[:, None] / 10)).astype(np.float32)
 

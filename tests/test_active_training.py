@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is an optional extra")
 
-from handful.active.loop import ActiveLoop  # noqa: E402
-from handful.active.mixmatch import MixMatch, SupervisedNetwork, mix_up, mixing_shares, sharpen  # noqa: E402
+from handful.active import ActiveLoop, MixMatch, SupervisedNetwork  # noqa: E402
+from handful.active.mixmatch import mix_up, mixing_shares, sharpen  # noqa: E402
 from handful.active.networks import network  # noqa: E402
 from handful.experiments import active, active_data  # noqa: E402
 from sklearn.base import clone  # noqa: E402

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from handful.clustering.minibatch import MiniBatchKMeans, kmeans_step
+from handful.clustering import MiniBatchKMeans
+from handful.clustering.minibatch import kmeans_step
 from handful.sampling import BanditSampler, MixtureSampler, distance_components
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs

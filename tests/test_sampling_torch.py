@@ -1,10 +1,14 @@
+import subprocess
+import sys
+
+import handful.sampling
 import numpy as np
 import pytest
-from handful.sampling import MixtureSampler, group_components
+from handful.sampling import KDPP, MixtureSampler, group_components
 
 torch = pytest.importorskip("torch", reason="torch is an optional extra")
 
-from handful.sampling.torch_sampler import AdaptiveBatchSampler, Weighted  # noqa: E402
+from handful.sampling import AdaptiveBatchSampler, Weighted  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
@@ -59,3 +63,24 @@ def test_an_epoch_is_as_many_draws_as_points_unless_told():
     assert len(AdaptiveBatchSampler(sampler)) == 400 // 16
     with pytest.raises(ValueError, match="n_batches"):
         AdaptiveBatchSampler(sampler, 0)
+
+
+def test_what_is_put_together_wrongly_is_told_what_belongs_where():
+    data = TensorDataset(*blobs())
+    for sampler in (100, data, KDPP(np.eye(4), 2)):
+        with pytest.raises(TypeError, match=r"sampler must be one of handful\.sampling, such as MixtureSampler, got "):
+            AdaptiveBatchSampler(sampler)
+    with pytest.raises(TypeError, match=r"got 0: give the DataLoader batch_sampler=AdaptiveBatchSampler\(sampler\)"):
+        next(iter(DataLoader(Weighted(data), batch_size=4)))
+
+
+def test_what_needs_torch_is_imported_when_it_is_asked_for():
+    assert {"AdaptiveBatchSampler", "Weighted", "MixtureSampler"} <= set(dir(handful.sampling))
+    with pytest.raises(AttributeError, match=r"'handful\.sampling' has no attribute 'Wieghted'"):
+        handful.sampling.Wieghted  # noqa: B018
+    code = (
+        "import sys, handful.sampling; assert 'torch' not in sys.modules; sys.modules['torch'] = None\n"
+        "try:\n    handful.sampling.Weighted\nexcept ImportError as error:\n    print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "handful's torch sampler needs torch: pip install 'handful[torch]'.\n"

@@ -125,7 +125,7 @@ def _acts(package, files):
     inert = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     for node in _tree(files[package], _stamp(files[package])).body if package in files else ():
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        listing = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        listing = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "NEED_TORCH")
         if not (docstring or listing or isinstance(node, inert)):
             return True
     return False

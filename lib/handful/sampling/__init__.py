@@ -1,7 +1,10 @@
 """Adaptive importance sampling: mixtures (VRM), bandits (VRB), k-DPPs, prioritised replay.
 
-`handful.sampling.torch_sampler`, which needs torch, puts any of these samplers under a DataLoader.
+`AdaptiveBatchSampler` and `Weighted`, which put any of these samplers under a torch DataLoader, need torch, which is
+imported when they are asked for.
 """
+
+from importlib import import_module
 
 from handful.sampling.bandit import BanditSampler
 from handful.sampling.base import UniformSampler
@@ -29,3 +32,15 @@ __all__ = [
     "group_components",
     "linear_sgd",
 ]
+
+NEED_TORCH = ("AdaptiveBatchSampler", "Weighted")
+
+
+def __getattr__(name):
+    if name in NEED_TORCH:
+        return getattr(import_module("handful.sampling.torch_sampler"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *NEED_TORCH})

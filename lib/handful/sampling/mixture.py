@@ -168,7 +168,8 @@ class MixtureSampler(FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
 
     The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
-    do as well as the best fixed mixture in the long run. One update costs O(k^2) and a projection.
+    do as well as the best fixed mixture in the long run. One update costs O(k^2) and a projection. A torch DataLoader
+    takes it as ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
 
     Parameters
     ----------

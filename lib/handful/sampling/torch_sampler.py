@@ -1,6 +1,7 @@
 """Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
 
 from handful.checks import check_integer
+from handful.sampling.base import Sampler
 
 try:
     import torch
@@ -22,9 +23,18 @@ class AdaptiveBatchSampler(TorchSampler):
     sampler : UniformSampler, MixtureSampler, BanditSampler, ...; its batch size is the loader's
     n_batches : int, batches an epoch; default: enough to draw n points
 
+    Raises
+    ------
+    TypeError
+        if `sampler` is none of handful's
+    ValueError
+        if `n_batches` is no positive integer
+
     Examples
     --------
     Train a classifier, drawing more often from the classes that have the loss::
+
+        from handful.sampling import AdaptiveBatchSampler, MixtureSampler, Weighted, group_components
 
         sampler = MixtureSampler(group_components(classes), batch_size=64)
         loader = DataLoader(Weighted(dataset), batch_sampler=AdaptiveBatchSampler(sampler))
@@ -38,6 +48,8 @@ class AdaptiveBatchSampler(TorchSampler):
     """
 
     def __init__(self, sampler, n_batches=None):
+        if not isinstance(sampler, Sampler):
+            raise TypeError(f"sampler must be one of handful.sampling, such as MixtureSampler, got {sampler!r}.")
         if n_batches is None:
             n_batches = -(-sampler.n // sampler.batch_size)
         check_integer("n_batches", n_batches)
@@ -59,6 +71,11 @@ class Weighted(Dataset):
     Parameters
     ----------
     dataset : a map-style data set; its items are delivered as they are
+
+    Raises
+    ------
+    TypeError
+        when an item is asked for by its index alone, as a DataLoader without an `AdaptiveBatchSampler` does
     """
 
     def __init__(self, dataset):
@@ -68,5 +85,10 @@ class Weighted(Dataset):
         return len(self.dataset)
 
     def __getitem__(self, draw):
+        if not isinstance(draw, tuple):
+            raise TypeError(
+                f"an item of Weighted is asked for by (index, importance weight), got {draw!r}: give the DataLoader "
+                "batch_sampler=AdaptiveBatchSampler(sampler)."
+            )
         index, weight = draw
         return self.dataset[index], index, torch.tensor(weight, dtype=torch.float32)
