@@ -480,6 +480,7 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(chain_length=0), "chain_length"),
         (dict(max_iter=True), "max_iter"),
         (dict(coreset_size=0), "coreset_size must be an integer of at least 1"),
+        (dict(coreset_size=2), "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each"),
         (dict(tol=-1.0), "tol"),
         (dict(tol=np.nan), "tol"),
         (dict(init="best"), "init must be one of"),
@@ -521,6 +522,21 @@ def test_bad_weights_and_values_are_named(rng, weight):
 def test_rows_that_cannot_be_clustered_are_named(rng, rows, weights, names):
     with pytest.raises(ValueError, match=names):
         VCGMM(3).fit(rng.normal(size=(rows, 4)), sample_weight=weights)
+
+
+@pytest.mark.parametrize("moves", [None, "empty", "split"])
+def test_equal_rows_leave_one_cluster_with_points_of_its_own(moves):
+    with pytest.warns(ConvergenceWarning, match="19 of 20 clusters have no points of their own"):
+        assert VCGMM(20, moves=moves, random_state=0).fit(np.ones((100, 3))).n_empty_ == 19
+
+
+def test_a_coreset_may_have_more_draws_than_rows_and_a_further_one_fewer_than_clusters(rng):
+    X = blobs(rng, n=200, k=5)
+    model = VCGMM(5, coreset_size=1000, random_state=0).fit(X)
+    assert model.converged_
+    assert model.counts_.sum() == pytest.approx(200, rel=0.2)
+    model.set_params(coreset_size=3).partial_fit(X)
+    assert model.counts_.sum() > 250
 
 
 def test_more_clusters_than_distinct_rows_are_reported(rng):

@@ -38,7 +38,8 @@ class VCGMM(MixtureEstimator):
     Parameters
     ----------
     n_clusters : int, C
-    coreset_size : int, N', draws of the lightweight coreset; None fits all rows (var-GMM-S)
+    coreset_size : int, N', draws of the lightweight coreset, at least C for the first rows; draws are repeated, so it
+        may exceed n, as for `LightweightCoreset`; None fits all rows (var-GMM-S)
     n_neighbors : int, G, of a cluster's neighbourhood, and C', clusters kept a point; at most C are used
     n_random : int, random clusters that join each search; the paper adds one where G is 3
     init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's) or an array of
@@ -74,7 +75,8 @@ class VCGMM(MixtureEstimator):
     n_moves_ : int, clusters moved by "split", in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
-    n_empty_ : int, clusters left without any weight
+    n_empty_ : int, clusters without points of their own: left without any weight, or at the centre of another
+    converged_ : bool, whether the stopping rule ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
     labels_ : int array, shape (n,), where `compute_labels`
 
@@ -140,7 +142,8 @@ class VCGMM(MixtureEstimator):
         Raises
         ------
         ValueError
-            for bad options, more clusters than rows of positive weight, bad weights, NaN and infinity
+            for bad options, more clusters than rows of positive weight or draws of the coreset, bad weights, NaN and
+            infinity
         """
         return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
 
@@ -166,6 +169,8 @@ class VCGMM(MixtureEstimator):
         n_rows = len(X) if weights is None else int(np.count_nonzero(weights))
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
+        if self.coreset_size is not None and past is None:
+            check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
         rng = as_generator(self.random_state)
         rows, counts, n_distances = self._coreset(X, weights, rng)
         self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
@@ -329,17 +334,16 @@ class VCGMM(MixtureEstimator):
         self.lower_bound_ = self.lower_bounds_[-1]
         self.n_moves_ = trace.n_moves
         self.n_iter_, self.converged_ = trace.n_iter, trace.converged
-        self.n_empty_ = int(np.count_nonzero(found.mass == 0))
+        self.n_empty_ = self.n_clusters - len(np.unique(self.cluster_centers_[found.mass > 0], axis=0))
         if not trace.converged:
             warnings.warn(
                 f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        unused = max(self.n_empty_, self.n_clusters - len(np.unique(self.cluster_centers_, axis=0)))
-        if unused:
+        if self.n_empty_:
             warnings.warn(
-                f"{unused} of {self.n_clusters} clusters have no points of their own; "
+                f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
                 + (
                     "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
                     if self.moves
