@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
+from handful import BilevelCoreset, LeastSquares, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
 from handful.baselines import ForgettingEvents
 from handful.bilevel import GaussianMixture
 from handful.bilevel.proxies import RBF, Nystrom
@@ -110,6 +110,13 @@ def test_a_bool_is_no_count(name):
 def test_a_bad_sample_weight_is_named(weights, message):
     with pytest.raises(ValueError, match=message):
         check_sample_weight(weights, 3)
+
+
+def test_float_targets_are_told_of_least_squares():
+    targets = np.random.default_rng(0).normal(size=30)
+    with pytest.raises(ValueError, match=r"^Unknown label type: continuous\. .* BilevelCoreset\(LeastSquares\("):
+        BilevelCoreset(size=5).fit(X, targets)
+    assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
 
 
 def test_no_sample_weight_is_ones():

@@ -21,7 +21,7 @@ def test_reproduce_tells_what_ran_what_failed_where_and_where_the_report_is(root
     assert cli.main(["reproduce"]) == 1
     out = capsys.readouterr().out
     assert "Profile quick: 2 notebooks" in out
-    assert "done        demo/a" in out
+    assert out.index("started     demo/a") < out.index("done        demo/a") < out.index("started     demo/bad")
     assert "failed      demo/bad" in out
     assert "1 done, 1 failed." in out
     assert "demo/bad failed, cell 3: ZeroDivisionError: division by zero" in out
@@ -90,7 +90,7 @@ def test_jobs_is_a_positive_number(root, capsys, jobs):
     with pytest.raises(SystemExit) as done:
         cli.main(["reproduce", "--jobs", jobs])
     assert done.value.code == 2
-    assert "--jobs" in capsys.readouterr().err
+    assert f"argument --jobs: must be an integer of at least 1, got '{jobs}'" in capsys.readouterr().err
 
 
 def test_version_is_the_packages(capsys):

@@ -178,7 +178,7 @@ def test_a_stopped_run_keeps_what_had_finished_and_resumes(checkout, tmp_path, h
     mark = f"import os\npathlib.Path({str(kernel)!r} + '_').write_text(str(os.getpid()))\n"
     mark += f"os.replace({str(kernel)!r} + '_', {str(kernel)!r})"
     slow = f"{WAIT}\n{mark}\nwait_for({str(go)!r}, 300)"
-    root = checkout(fast=saving("demo/fast"), slow=saving("demo/slow", slow))
+    root = checkout(fast=saving("demo/fast"), slow=saving("demo/slow", slow), waiting=saving("demo/waiting"))
     command = [sys.executable, "-m", "handful.cli", "reproduce"]
     environment = {k: v for k, v in os.environ.items() if k != "HANDFUL_FIGURES"}
     # shells let what they start in the background ignore Ctrl-C; this runner is to hear it
@@ -198,11 +198,13 @@ def test_a_stopped_run_keeps_what_had_finished_and_resumes(checkout, tmp_path, h
         runner.kill()
     if how == signal.SIGINT:
         assert runner.returncode == 130
-        assert "1 done, 1 interrupted." in output
+        assert "1 done, 1 interrupted, 1 not started." in output
+        assert "interrupted demo/slow" in output
+        assert "not started demo/waiting" in output
     assert not state_path(root / "figures", "quick", "demo/slow").exists()
 
     go.touch()
-    outcomes = _run(root)
+    outcomes = _run(root, only=["demo/fast", "demo/slow"])
     assert {name: o.status for name, o in outcomes.items()} == {"demo/fast": "unchanged", "demo/slow": "done"}
 
 

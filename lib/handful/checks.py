@@ -118,7 +118,10 @@ def signed_labels(y, model):
             return np.array([low, high]), 2.0 * second - 1.0
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold the labels of two classes.")
+        raise ValueError(
+            f"Unknown label type: {kind}. {model} needs y to hold classes; for the targets of a regression there is "
+            "BilevelCoreset(LeastSquares(...))."
+        )
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) != 2:
         shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])

@@ -95,10 +95,9 @@ def _parser():
 
 
 def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    return int(text)
 
 
 def _reproduce(args):
@@ -121,19 +120,18 @@ def _reproduce(args):
     _summary(outcomes)
     print(f"\nReport: {_build_report(figures)}")
     statuses = {o.status for o in outcomes}
-    return 130 if "interrupted" in statuses else 1 if "failed" in statuses else 0
+    return 130 if statuses & {"interrupted", "not started"} else 1 if "failed" in statuses else 0
 
 
 class _Progress:
-    """One bar over all notebooks that says which run and for how long, and a line for each that finished."""
+    """A line for each notebook that finished, and which run: a bar on a terminal, elsewhere a line for each start."""
 
     def __init__(self, n):
         from tqdm import tqdm
 
-        live = sys.stderr.isatty()
-        # A log file gets a line a notebook, not a bar a second.
-        self.bar = tqdm(total=n, unit="notebook", disable=not live, bar_format="{n}/{total} |{bar:24}| {desc}")
-        self.told = set()
+        self.live = sys.stderr.isatty()
+        self.bar = tqdm(total=n, unit="notebook", disable=not self.live, bar_format="{n}/{total} |{bar:24}| {desc}")
+        self.told, self.begun = set(), set()
 
     def __enter__(self):
         return self
@@ -145,10 +143,19 @@ class _Progress:
         for outcome in outcomes:
             if outcome.run.name not in self.told:
                 self.told.add(outcome.run.name)
-                self.bar.write(_line(outcome), file=sys.stdout)
+                self._tell(_line(outcome))
                 self.bar.update()
+        if not self.live:
+            for run, _ in active:
+                if run.name not in self.begun:
+                    self.begun.add(run.name)
+                    self._tell(f"  {'started':<11} {run.name:<36} expected: {_minutes(run.minutes)} min")
         running = ", ".join(f"{r.name} {_clock(seconds)} of {_clock(60 * r.minutes)}" for r, seconds in active)
         self.bar.set_description_str(running)
+
+    def _tell(self, line):
+        self.bar.write(line, file=sys.stdout)
+        sys.stdout.flush()  # whoever reads a pipe should not wait for a full buffer
 
 
 def _clock(seconds):
@@ -161,6 +168,7 @@ def _line(outcome):
         "done": taken,
         "unchanged": "not run again; --force would",
         "interrupted": "will run next time",
+        "not started": "will run next time",
         "failed": f"{taken}: {outcome.error['error'] if outcome.error else ''}",
     }
     return f"  {outcome.status:<11} {outcome.run.name:<36} {details[outcome.status]}"

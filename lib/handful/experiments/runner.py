@@ -30,7 +30,7 @@ class Outcome:
     Attributes
     ----------
     run : Run
-    status : "done", "unchanged" (not run again), "failed" or "interrupted"
+    status : "done", "unchanged" (not run again), "failed", "interrupted" or "not started" (nor will it be)
     seconds : float, what the run took (the earlier one's, if unchanged)
     error : None, or dict with cell (1-based, or None), source, error, traceback
     """
@@ -54,7 +54,8 @@ def reproduce(runs, *, figures, jobs=1, force=False, watch=None):
 
     Returns
     -------
-    list of Outcome, one per run, in the order of `runs`; what Ctrl-C ended or prevented is "interrupted"
+    list of Outcome, one per run, in the order of `runs`; what Ctrl-C ended is "interrupted", what it prevented "not
+    started"
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
@@ -79,8 +80,8 @@ def reproduce(runs, *, figures, jobs=1, force=False, watch=None):
                 outcomes[worker.run.name] = worker.finish()
                 active.remove(worker)
     except KeyboardInterrupt:
-        for run in [*(w.run for w in active), *waiting]:
-            outcomes[run.name] = Outcome(run, "interrupted")
+        outcomes |= {worker.run.name: Outcome(worker.run, "interrupted") for worker in active}
+        outcomes = {run.name: Outcome(run, "not started") for run in runs} | outcomes
     finally:
         for worker in active:
             worker.stop()
