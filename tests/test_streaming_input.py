@@ -127,6 +127,7 @@ def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
         feed(stream, X[100:], y[100:])
     feed(stream, sparse.coo_array(X[100:200]), y[100:200])
     np.testing.assert_array_equal(stream.root()[0].toarray(), X[stream.indices_])
+    assert not sparse.issparse(stream.fit(X, y).root()[0])
 
 
 @every_kind
@@ -169,6 +170,9 @@ def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
         feed(stream, X[300:], y[300:])
     with pytest.raises(ValueError, match=message):
         stream.root()
+    if kind is DynamicMergeReduce:
+        with pytest.raises(ValueError, match=message):
+            stream.delete([0])
     stream.set_params(**{option: began})
     for each, start in ((stream, 300), (undisturbed, 0)):
         feed(each, X[start:], y[start:])

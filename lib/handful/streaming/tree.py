@@ -128,7 +128,7 @@ class Tree(BaseEstimator):
                 )
 
     def _forget(self):
-        for name in ("seed_", "n_features_in_", "feature_names_in_", "is_sparse_", "has_y_", "has_words_"):
+        for name in ("seed_", "n_features_in_", "is_sparse_", "has_y_", "has_words_"):
             if hasattr(self, name):
                 delattr(self, name)
 
