@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.func import functional_call, grad, jvp, vjp
 
-from handful.bilevel.checkpoint import Checkpoint, describe, digest
+from handful.bilevel.checkpoint import Checkpoint, digest
 from handful.bilevel.ihvp import conjugate_gradients, neumann_series
 from handful.bilevel.network import in_type
 from handful.bilevel.newton import ConvergenceError
@@ -50,19 +50,16 @@ class NetworkSelection:
         if self.problem.checkpoint is None:
             return
         if self._kept is None:
+            p = self.problem
+            options = self.ihvp, p.training(), p.curvature, p.curvature_rows, p.seed, p.module, p.loss
             data = self._X, self._y, self._u, self.absent, self.indices
-            self._kept = Checkpoint(self.problem.checkpoint, digest(self.identity(), self.partners, data))
+            self._kept = Checkpoint(p.checkpoint, digest(options, self.partners, data))
         self._kept.record(self._rounds, indices)
         self._rounds += 1
 
     def recall(self, count):
         """Rows of the next round, shape (count,), as an earlier run of the same task chose them; None if unknown."""
         return None if self._kept is None else self._kept.recall(self._rounds, count)
-
-    def identity(self):
-        """Text of the problem and options that the rounds depend on, for checkpoints."""
-        p = self.problem
-        return describe((self.ihvp, p.training(), p.curvature, p.curvature_rows, p.seed, p.module, p.loss))
 
     def _rows(self, rows):
         rows = torch.as_tensor(np.asarray(rows))
@@ -77,13 +74,15 @@ class NetworkSelection:
         """Train the network from scratch on the coreset; weights must be equal."""
         if weights is not None and np.ptp(weights) > 1e-12:
             raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
+        first = self.module is None
         self.module = self.problem.fit_module(*self._rows(self.indices), (self.problem.seed, 0, len(self)))
         parameters = {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
         self._names, self._shapes = list(parameters), [p.shape for p in parameters.values()]
         self._theta = parameters
-        self._X = in_type(self._X, parameters[self._names[0]].dtype)
-        with torch.no_grad():  # classes that no chosen row has count, too
-            self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
+        if first:
+            self._X = in_type(self._X, parameters[self._names[0]].dtype)
+            with torch.no_grad():  # classes that no chosen row has count, too
+                self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
 
     def _vector(self, tensors):
         return np.concatenate([tensors[name].detach().cpu().numpy().ravel() for name in self._names]).astype(np.float64)
