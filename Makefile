@@ -5,6 +5,7 @@
 PROFILE ?= quick
 ONLY ?=
 JOBS ?= 1
+TEST_JOBS ?= 2
 PYTHON ?=
 
 STAMP = .venv/.handful
@@ -19,13 +20,14 @@ help: ## Show this
 	@echo "  PROFILE=quick   for reproduce: quick, laptop or paper"
 	@echo "  ONLY=fig06      for reproduce: part of a notebook's name, or a pattern with *"
 	@echo "  JOBS=1          for reproduce: notebooks at a time"
+	@echo "  TEST_JOBS=2     for test: processes"
 	@echo "  PYTHON=python3  for the set-up: a Python >= 3.11 (else the first that is found)"
 
 reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE=quick) and build the report
 	@.venv/bin/handful reproduce --profile "$(PROFILE)" --jobs "$(JOBS)" $(if $(ONLY),--only "$(ONLY)")
 
 test: lint ## Lint, then run all tests and every notebook at profile quick
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
 	@.venv/bin/ruff check
@@ -46,7 +48,7 @@ bench: $(STAMP) ## Time each algorithm against what one would use instead: bench
 
 clean: ## Remove .venv, caches, quick results and the report; data and committed figures stay
 	rm -rf .venv build dist lib/handful.egg-info .pytest_cache .ruff_cache .hypothesis
-	rm -rf figures/quick figures/notebooks figures/index.html
+	rm -rf figures/quick figures/notebooks figures/*.html
 	find lib tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamp comes last: a set-up that was killed or failed is taken up again by the next make.

@@ -138,7 +138,7 @@ def threads():
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(2000, 90)) * 2)[rng.integers(2000, size=1 << 16)].astype(np.float32)
     X += rng.standard_normal(X.shape, dtype=np.float32)
-    options = dict(init=X[:2000], start="random", moves=None, grow=False, tol=0.0, compute_labels=False)
+    options = dict(init=X[:2000], algorithm="paper", tol=0.0, compute_labels=False)
 
     def seconds(n_threads, n_iter):
         numba.set_num_threads(n_threads)

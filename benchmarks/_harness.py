@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from handful.experiments import provenance
+from handful_papers import provenance
 
 RESULTS = Path(__file__).parent / "results"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

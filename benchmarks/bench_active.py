@@ -8,8 +8,8 @@ import time
 import numpy as np
 from _harness import Bench
 from handful.active import Badge, BilevelQuery, KCenterQuery
-from handful.experiments.active import first_labels
-from handful.experiments.active_data import Proxy, prepare
+from handful_papers.bico.active import first_labels
+from handful_papers.bico.active_data import Proxy, prepare
 from sklearn.linear_model import LogisticRegression
 
 VARIANTS = 10  # as in the laptop profile of Figure 10

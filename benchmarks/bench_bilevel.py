@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 from _harness import Bench
 from handful import BilevelCoreset, Logistic
-from handful.experiments import binary_logistic as bl
+from handful_papers.bico import binary_logistic as bl
 from sklearn.linear_model import LogisticRegression
 
 L2 = 0.01
@@ -38,7 +38,7 @@ def times(bench, name, data, bar):
     base = bench.time(
         f"{name} {data.X.shape[0]:,} x {data.X.shape[1]}",
         {
-            "linear, m = 100": lambda: coreset(data, score="linear"),
+            "linear, m = 100": lambda: coreset(data, rule="linear"),
             "quadratic, m = 100": lambda: coreset(data),
             "quadratic + weights, m = 100": lambda: coreset(data, weighting="optimised"),
         },
@@ -87,7 +87,7 @@ def quality(bench, name):
         data = bl.prepare(name, seed=seed)
         n = len(data.y)
         full.append(bl.evaluate(bl.train(data.X, data.y, np.ones(n), PROBLEM, n=n), data)["test_accuracy"])
-        linear.append(scores(data, coreset(data, score="linear", random_state=seed), 100)["train_loss"])
+        linear.append(scores(data, coreset(data, rule="linear", random_state=seed), 100)["train_loss"])
         quadratic.append(scores(data, coreset(data, size=50, random_state=seed), 50)["train_loss"])
         best = coreset(data, size=50, weighting="optimised", random_state=seed)
         weighted.append(scores(data, best, 50)["test_accuracy"])
@@ -119,7 +119,7 @@ def imbalanced(data, share, seed):
 
 TRAINERS = (1, 0.1, 10, "penalised intercept")  # factors on l2, and the other treatment of the intercept
 ROBUST = {
-    "linear": dict(score="linear"),
+    "linear": dict(rule="linear"),
     "quadratic": {},
     "quadratic, robust": dict(robust=True),
     "weighted": dict(weighting="optimised"),

@@ -10,19 +10,19 @@ import warnings
 
 import numpy as np
 from _harness import Bench
+from handful.clustering import VCGMM, TruncatedEM
 from handful.clustering.distances import nearest_centers, quantization_error
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import Mixture, VariationalEM, padded, random_neighbours, random_sets
-from handful.clustering.vcgmm import VCGMM
 from handful.clustering.vcgmm_kernels import Threads, four_distances
-from handful.experiments.vcgmm_data import clustering_problem
-from handful.experiments.vcgmm_lloyd import lloyd
 from handful.sensitivity.lightweight import lightweight_coreset
+from handful_papers.vcgmm.data import clustering_problem
+from handful_papers.vcgmm.lloyd import lloyd
 from numba import njit
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 
-PAPER = dict(init="afkmc2", moves=None, grow=False, stopping="paper")
+PAPER = dict(init="afkmc2", algorithm="paper")
 
 
 @njit
@@ -200,7 +200,7 @@ def real_data(bench):
         "VCGMM, N' = 2^13": ours(500, coreset_size=1 << 13),
         "VCGMM, hard, N' = 2^14": ours(500, coreset_size=1 << 14, assignment="hard"),
         "VCGMM, hard, AFK-MC2, N' = 2^14": ours(
-            500, coreset_size=1 << 14, assignment="hard", init="afkmc2", start="nearest"
+            500, coreset_size=1 << 14, assignment="hard", init="afkmc2", algorithm=TruncatedEM(start="nearest")
         ),
     }
     fast = "VCGMM, hard, AFK-MC2, N' = 2^14"
@@ -220,7 +220,9 @@ def real_data(bench):
 def greedy_labels(bench, X):
     """Labels by a walk over the neighbourhoods: what it misses and saves."""
     for n_clusters in (2000, 8000):
-        options = dict(init="afkmc2", start="nearest", max_iter=20, compute_labels=False, random_state=0)
+        options = dict(
+            init="afkmc2", algorithm=TruncatedEM(start="nearest"), max_iter=20, compute_labels=False, random_state=0
+        )
         model = VCGMM(n_clusters, coreset_size=1 << 16, **options).fit(X)
         model.predict(X[:100], greedy=True)
         clock = [time.process_time()]

@@ -13,7 +13,7 @@ from _harness import Bench
 from handful import BilevelCoreset, Logistic
 from handful.bilevel.proxies import CNTK, RBF, Nystrom
 from handful.data import load
-from handful.experiments.cntk_features import images
+from handful_papers.bico.cntk_features import images
 from sklearn.linear_model import LogisticRegression
 
 L2 = 1e-4
@@ -29,7 +29,7 @@ def features(n, q):
 
 
 def coreset(Z, y, size):
-    return BilevelCoreset(Logistic(L2), size=size, score="linear", random_state=0).fit(Z, y)
+    return BilevelCoreset(Logistic(L2), size=size, rule="linear", random_state=0).fit(Z, y)
 
 
 def small(bench, repeats=5):

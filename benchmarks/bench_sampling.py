@@ -10,8 +10,6 @@ import numpy as np
 from _harness import Bench
 from dppy.finite_dpps import FiniteDPP
 from handful.clustering.minibatch import kmeans_step
-from handful.experiments.vrm import make_regression
-from handful.experiments.vrm_replay import ARMS, sweep
 from handful.sampling import (
     KDPP,
     BanditSampler,
@@ -20,6 +18,8 @@ from handful.sampling import (
     UniformSampler,
     distance_components,
 )
+from handful_papers.vrm.regression import make_regression
+from handful_papers.vrm.replay import ARMS, sweep
 
 N, K, BATCH = 150_000, 10, 100
 
@@ -37,7 +37,7 @@ def draws(bench, X, components):
     losses = [rng.gamma(1.0, size=BATCH) for _ in range(64)]
     samplers = {
         "VRM": MixtureSampler(components, batch_size=BATCH, random_state=0),
-        "VRM, 5 gradient steps": MixtureSampler(components, batch_size=BATCH, random_state=0, pgd_steps=5),
+        "VRM, 5 gradient steps": MixtureSampler(components, batch_size=BATCH, random_state=0, n_pgd_steps=5),
         "fixed mixture": FixedMixture(components, batch_size=BATCH, random_state=0),
         "VRB": BanditSampler(N, batch_size=BATCH, random_state=0),
     }
@@ -106,7 +106,7 @@ def kmeans(bench, X, components):
 
 def kdpp(bench):
     X, _ = make_regression(1000, 10, rng=np.random.default_rng(0))
-    ours = KDPP(X, 5, ridge=1.0, random_state=0)
+    ours = KDPP(X, 5, shift=1.0, random_state=0)
     theirs = FiniteDPP("likelihood", L=X @ X.T + np.eye(1000))
     theirs.sample_exact_k_dpp(5, random_state=0)  # the eigendecomposition, once
     state = np.random.RandomState(0)  # dppy takes no Generator

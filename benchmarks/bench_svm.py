@@ -13,16 +13,19 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 from _harness import Bench
-from handful.experiments.svm import LABELS, error_ratios, paper_sizes, svm_problem
 from handful.sensitivity import svm
 from handful.sensitivity.svm import SVMCoreset
 from handful.svm import LinearSVM, svm_objective
 from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
 from handful.svm.rough import rough_solution
+from handful_papers.svm.comparisons import error_ratios
+from handful_papers.svm.errors import LABELS, paper_sizes, svm_problem
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 
 ERRORS = Path(__file__).parents[1] / "figures" / "laptop" / "svm" / "fig01_offline_error.csv"
 
@@ -91,6 +94,42 @@ def construction(bench, problem, bar):
         bench.time(f"{problem.label}, m = {size}", candidates, (name, solver), bars=bars, repeats=7)
 
 
+def documents(n, d, *, rng):
+    """Rows of two kinds of documents, tf-idf of unit length, and labels of which 3 % are wrong.
+
+    Words follow Zipf's law; a sixth of them are more or less frequent in half of the second kind's places.
+    """
+    frequency = 1.0 / (np.arange(d) + 5.0)
+    topic = frequency * np.exp(0.7 * rng.normal(size=d) * (rng.random(d) < 0.15))
+    lengths, y = rng.poisson(60, size=n) + 5, np.where(rng.random(n) < 0.4, 1, -1)
+    rows = np.repeat(np.arange(n), lengths)
+    general, special = (rng.choice(d, size=len(rows), p=p / p.sum()) for p in (frequency, topic))
+    words = np.where((y[rows] > 0) & (rng.random(len(rows)) < 0.5), special, general)
+    X = TfidfTransformer().fit_transform(sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=(n, d)))
+    return X, np.where(rng.random(n) < 0.03, -y, y)
+
+
+def wide(bench):
+    """Text of many features, against the solver of the same loss (which penalises the bias)."""
+    for d, bar in ((1500, 3), (20_000, 5)):
+        X, y = documents(16_000, d, rng=np.random.default_rng(0))
+        case = f"text, 16,000 x {d:,}"
+        bench.time(
+            case,
+            {
+                "LinearSVM, gap 1e-6": lambda X=X, y=y: LinearSVM(tol=1e-6).fit(X, y),
+                "LinearSVM, gap 1e-8": lambda X=X, y=y: LinearSVM().fit(X, y),
+                "SVMCoreset": lambda X=X, y=y: SVMCoreset(1000, random_state=0).fit(X, y),
+            },
+            ('LinearSVC(loss="hinge")', lambda X=X, y=y: LinearSVC(loss="hinge", random_state=0).fit(X, y)),
+            bars={"LinearSVM, gap 1e-6": bar, "SVMCoreset": bar},
+        )
+        ours, theirs = LinearSVM(tol=1e-6).fit(X, y), LinearSVC(loss="hinge", random_state=0).fit(X, y)
+        cost = svm_objective(X, y, np.append(theirs.coef_[0], theirs.intercept_))
+        bench.value(case, "LinearSVC's objective over ours", cost / ours.objective_ - 1, unit="relative")
+        bench.value(case, "LinearSVM's certified gap", ours.gap_, unit="of the objective", bar=1e-6)
+
+
 def errors(bench):
     targets = {"HTRU": 10, "Pathological": 10, "Skin": 4, "Credit": 3, "W1": 3, "Cod-rna": 2.5}
     ratios = error_ratios(pd.read_csv(ERRORS))
@@ -116,6 +155,7 @@ def main():
         construction(bench, problems[name], 0.25)
     for name, bar in (("htru2", 10), ("credit_default", 200)):
         against_svc(bench, problems[name], bar)
+    wide(bench)
     errors(bench)
     bench.write(
         data={p.dataset.name: p.dataset.sha256 for p in problems.values()},

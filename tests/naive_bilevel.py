@@ -4,7 +4,7 @@ The oracle for `handful.bilevel`: dense float64 numpy, one weight for each row o
 """
 
 import numpy as np
-from handful.bilevel.passes import LOGISTIC
+from handful.bilevel.numerics.passes import LOGISTIC
 from scipy import optimize
 
 

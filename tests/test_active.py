@@ -6,7 +6,8 @@ import sys
 import handful.active
 import numpy as np
 import pytest
-from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropy, UniformQuery
+from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropyQuery, UniformQuery
+from handful.bilevel import ConjugateGradients
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -14,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 ALL = [
     UniformQuery(random_state=0),
-    MaxEntropy(),
+    MaxEntropyQuery(),
     Consistency(),
     KCenterQuery(random_state=0),
     Badge(random_state=0),
@@ -71,7 +72,7 @@ def test_uniform_draws_every_point_equally_often():
 def test_max_entropy_takes_the_largest_entropies_of_the_mean_prediction(pool):
     P = pool["probabilities"].mean(axis=0)
     entropy = [-sum(p * np.log(p) for p in row) for row in P]
-    assert MaxEntropy().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -entropy[i])[:6]
+    assert MaxEntropyQuery().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -entropy[i])[:6]
 
 
 def test_consistency_takes_the_largest_summed_variances(pool):
@@ -192,7 +193,7 @@ def test_bilevel_works_where_a_class_was_never_labelled(pool):
 
 def test_conjugate_gradients_to_the_end_are_exact(pool):
     exact = BilevelQuery(0.1).query(6, **pool)
-    np.testing.assert_array_equal(BilevelQuery(0.1, ihvp_steps=500).query(6, **pool), exact)
+    np.testing.assert_array_equal(BilevelQuery(0.1, ihvp=ConjugateGradients(500)).query(6, **pool), exact)
 
 
 # --- bad input

@@ -166,7 +166,7 @@ def test_speech_commands_are_read_as_the_archive_lists_them(tmp_path):
     }
     path = tmp_path / "speech.tar.gz"
     path.write_bytes(as_tar(members))
-    tiny = type("Entry", (), {"features": 4})
+    tiny = type("Entry", (), {"features": 4, "max_bytes": 10**6})
     X, y, X_test, y_test, validation = read_speech_commands(path, tiny)
     assert X.tolist() == [[0, 1, 2, 3], [1, 2, 0, 0], [3, 0, 0, 0]]
     assert (y.tolist(), validation.tolist()) == ([0, 1, 1], [0, 0, 1])
@@ -188,7 +188,7 @@ def test_an_archive_that_is_not_speech_commands_is_refused(members, message, tmp
     path = tmp_path / "speech.tar.gz"
     path.write_bytes(as_tar(members))
     with pytest.raises(ValueError, match=message):
-        read_speech_commands(path, type("Entry", (), {"features": 4}))
+        read_speech_commands(path, type("Entry", (), {"features": 4, "max_bytes": 10**6}))
 
 
 def test_the_registry_counts_speech_commands_as_its_paper_does():
@@ -197,8 +197,8 @@ def test_the_registry_counts_speech_commands_as_its_paper_does():
 
 
 def test_tones_are_balanced_seeded_and_can_be_learned():
-    data = load("spoken_tones", n=200, seed=3)
-    np.testing.assert_array_equal(data.X, load("spoken_tones", n=200, seed=3).X)
+    data = load("spoken_tones", n=200, random_state=3)
+    np.testing.assert_array_equal(data.X, load("spoken_tones", n=200, random_state=3).X)
     assert data.X.dtype == np.int16
     assert np.bincount(data.y).tolist() == [20] * 10
     Z = audio.mel_spectrogram(audio.prepare(data.X, 8000)).reshape(200, -1)

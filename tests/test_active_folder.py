@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful.experiments.active_data import from_folder
+from handful_papers.bico.active_data import from_folder
 from scipy.io import wavfile
 
 

@@ -17,7 +17,7 @@ SOUND = (0.5 * np.sin(np.arange(800)[None] * np.arange(1, 13)[:, None] / 10)).as
 
 def make(path=None, propose=None):
     propose = propose or (lambda labelled, labels, pool, n: pool[:n])
-    loop = ActiveLoop(propose, n_pool=12, classes=["yes", "no"], batch=3, path=path)
+    loop = ActiveLoop(propose, n_pool=12, classes=["yes", "no"], batch_size=3, path=path)
     pictures = np.random.default_rng(0).random((12, 4, 5))
     return LabellingPanel(loop, SOUND, 8000, pictures=pictures, names=[f"<{i}>.wav" for i in range(12)])
 
@@ -84,7 +84,7 @@ def test_a_training_that_fails_keeps_the_answers_and_can_be_tried_again():
 def test_what_is_shown_and_played_is_the_recording():
     row = make()._rows.children[2]
     _, name, image, player, _ = row.children
-    assert name.value == "&lt;2>.wav"
+    assert name.value == "&lt;2&gt;.wav"
     assert bytes(image.value).startswith(b"\x89PNG")
     with wave.open(io.BytesIO(bytes(player.value))) as file:
         assert file.getframerate() == 8000

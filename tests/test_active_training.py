@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is an optional extra")
 from handful.active import ActiveLoop, MixMatch, SupervisedNetwork  # noqa: E402
 from handful.active.mixmatch import mix_up, mixing_shares, sharpen  # noqa: E402
 from handful.active.networks import network  # noqa: E402
-from handful.experiments import active, active_data  # noqa: E402
+from handful_papers.bico import active, active_data, labelling  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 
 
@@ -71,7 +71,7 @@ def test_mixmatch_learns_from_what_is_not_labelled():
     for c in (0, 1):
         few[np.flatnonzero(y == c)[:3]] = c
     copies = X[:, None] + 0.1 * rng.normal(size=(400, 8, 2)).astype(np.float32)
-    options = dict(steps=300, batch_size=32, rate=3e-3, random_state=0)
+    options = dict(n_steps=300, batch_size=32, learning_rate=3e-3, random_state=0)
     with_pool = MixMatch("mlp", **options).fit(X, few, copies=copies).score(X, y)
     alone = SupervisedNetwork("mlp", **options).fit(X, few, copies=copies).score(X, y)
     assert with_pool > alone
@@ -82,7 +82,7 @@ def test_training_sees_what_it_should():
     rng = np.random.default_rng(0)
     X, y = moons(60, rng)
     few = np.where(np.arange(60) < 6, y, -1)
-    options = dict(steps=20, batch_size=8, random_state=0)
+    options = dict(n_steps=20, batch_size=8, random_state=0)
     a = SupervisedNetwork("mlp", **options).fit(X, few)
     other = X.copy()
     other[6:] = rng.normal(size=other[6:].shape)
@@ -94,13 +94,32 @@ def test_training_sees_what_it_should():
     np.testing.assert_array_equal(a.predict_proba(X), again.predict_proba(X))
 
 
+@pytest.mark.parametrize("cls", [SupervisedNetwork, MixMatch])
+def test_an_interrupted_training_is_raised_and_leaves_the_network_so_far(cls, monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.where(np.arange(40) < 20, np.arange(40) % 2, -1)
+    loss_of, found = cls._loss, []
+    for last in (0, 4):
+
+        def interrupted(self, net, x, targets, step, rng, last=last):
+            if step == last:
+                raise KeyboardInterrupt
+            return loss_of(self, net, x, targets, step, rng)
+
+        monkeypatch.setattr(cls, "_loss", interrupted)
+        model = cls("mlp", n_steps=8, random_state=0)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        found.append(model.predict_proba(X))
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
 def test_alignment_makes_guesses_equally_frequent():
     X, y = moons(200, np.random.default_rng(0))
     few = np.full(200, -1)
     few[:20] = y[:20]
     few[[i for i in range(20) if y[i] == 1][1:]] = -1  # ten labels of class 0, one of class 1
     shares = [
-        np.mean(MixMatch("mlp", steps=150, batch_size=32, align=a, random_state=0).fit(X, few).predict(X))
+        np.mean(MixMatch("mlp", n_steps=150, batch_size=32, align=a, random_state=0).fit(X, few).predict(X))
         for a in (False, True)
     ]
     assert abs(shares[1] - 0.5) < abs(shares[0] - 0.5)
@@ -111,13 +130,13 @@ def test_training_leaves_the_global_generator_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    SupervisedNetwork("mlp", steps=2, random_state=0).fit(X, y)
+    SupervisedNetwork("mlp", n_steps=2, random_state=0).fit(X, y)
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_labels_of_any_numbers_and_order_come_back():
     X, y = moons(100, np.random.default_rng(0))
-    model = SupervisedNetwork("mlp", steps=150, batch_size=32, rate=1e-2, random_state=0)
+    model = SupervisedNetwork("mlp", n_steps=150, batch_size=32, learning_rate=1e-2, random_state=0)
     assert model.fit(X, np.array([7, 3])[y], classes=[7, 3, 5]).predict_proba(X).shape == (100, 3)
     assert np.mean(model.predict(X) == np.array([7, 3])[y]) > 0.9
     assert np.mean(np.array([7, 3, 5])[model.predict_proba(X).argmax(axis=1)] == np.array([7, 3])[y]) > 0.9
@@ -144,8 +163,8 @@ def test_the_papers_network_has_its_size():
         (dict(network="resnet"), {}, "network must be"),
         (dict(network="wrn-27-1"), {}, "depth must be"),
         (dict(network="mlp"), {}, "rows of shape .d,."),
-        (dict(steps=0), {}, "steps must be an integer of at least 1"),
-        (dict(rate=-1.0), {}, "rate must be a finite number"),
+        (dict(n_steps=0), {}, "n_steps must be an integer of at least 1"),
+        (dict(learning_rate=-1.0), {}, "learning_rate must be a finite number"),
         (dict(temperature=0.0), {}, "temperature must be a finite number greater than 0"),
         ({}, dict(y=np.full(8, -1)), "none of 8 rows is labelled"),
         ({}, dict(y=np.arange(8) % 2), "needs unlabelled rows"),
@@ -160,7 +179,7 @@ def test_bad_options_and_data_are_named(changes, arguments, message):
     given = dict(X=np.zeros((8, 8, 8)), y=np.array([0, 1, -1, -1, -1, -1, -1, -1])) | arguments
     X, y = given.pop("X"), given.pop("y")
     with pytest.raises(ValueError, match=message):
-        MixMatch(**{"network": "conv-4", "steps": 2, **changes}).fit(X, y, **given)
+        MixMatch(**{"network": "conv-4", "n_steps": 2, **changes}).fit(X, y, **given)
 
 
 # --- the loop
@@ -172,17 +191,17 @@ def in_order(labelled, labels, pool, n):
 
 def test_every_answer_is_on_disk_before_the_next_and_a_new_loop_goes_on_there(tmp_path):
     path = tmp_path / "answers" / "mine.json"
-    loop = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch=4, path=path)
+    loop = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch_size=4, path=path)
     assert loop.next() == [0, 1, 2, 3]
     for i in (0, 1):
         loop.label(i, "a")
         assert json.loads(path.read_text())["answers"][-1] == [i, "a"]
-    resumed = ActiveLoop(lambda *_: pytest.fail("asked again"), n_pool=20, classes=["a", "b"], batch=4, path=path)
+    resumed = ActiveLoop(lambda *_: pytest.fail("asked again"), n_pool=20, classes=["a", "b"], batch_size=4, path=path)
     assert resumed.next() == [2, 3]  # the batch that was begun
     resumed.label(2, None)
     resumed.label(3, "b")
     resumed.label(0, "b")  # a correction
-    resumed = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch=4, path=path)
+    resumed = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch_size=4, path=path)
     assert resumed.labelled.tolist() == [0, 1, 3]
     assert resumed.labels.tolist() == ["b", "a", "b"]
     assert resumed.skipped.tolist() == [2]
@@ -190,7 +209,7 @@ def test_every_answer_is_on_disk_before_the_next_and_a_new_loop_goes_on_there(tm
 
 
 def test_the_loop_ends_with_the_pool():
-    loop = ActiveLoop(in_order, n_pool=7, classes=[0, 1], batch=3)
+    loop = ActiveLoop(in_order, n_pool=7, classes=[0, 1], batch_size=3)
     loop.run(lambda i: i % 2, n_rounds=9)
     assert [len(r) for r in loop.rounds] == [3, 3, 1]
     assert loop.next() == []
@@ -198,7 +217,7 @@ def test_the_loop_ends_with_the_pool():
 
 @pytest.mark.parametrize("bad", [lambda *_: [0, 0, 1], lambda *_: [0, 1], lambda *_: [0, 1, 20], lambda *_: [0, 1, 2]])
 def test_proposals_that_cannot_be_labelled_are_refused(bad):
-    loop = ActiveLoop(bad, n_pool=20, classes=[0, 1], batch=3)
+    loop = ActiveLoop(bad, n_pool=20, classes=[0, 1], batch_size=3)
     loop.label(2, 1)
     with pytest.raises(ValueError, match="propose must give 3 different points"):
         loop.next()
@@ -222,7 +241,7 @@ def test_labels_and_points_that_are_none_are_refused():
         loop.label(0, "c")
     with pytest.raises(ValueError, match=r"point must be in 0\.\.19"):
         loop.label(20, "a")
-    for changes in (dict(n_pool=0), dict(batch=21), dict(classes=["a"]), dict(classes=["a", "a"])):
+    for changes in (dict(n_pool=0), dict(batch_size=21), dict(classes=["a"]), dict(classes=["a", "a"])):
         with pytest.raises(ValueError):  # noqa: PT011 (each message is its own)
             ActiveLoop(in_order, **{"n_pool": 20, "classes": ["a", "b"], **changes})
 
@@ -235,7 +254,7 @@ def tones():
     return active_data.prepare("spoken_tones", n_copies=5, cache=False, n=84)
 
 
-TINY = dict(network="conv-4-8", steps=5, batch_size=8)
+TINY = dict(network="conv-4-8", n_steps=5, batch_size=8)
 
 
 @pytest.mark.parametrize("method", active.METHODS_SHOWN)
@@ -279,12 +298,51 @@ def test_a_batch_is_described_by_counting(tones):
     assert active.describe(pool[near], model, tones, np.arange(20))["spread"] < 1
 
 
-def test_a_run_that_is_remembered_is_not_run_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(active, "cache_folder", lambda: tmp_path)
-    first = active.remember({"a": 1}, lambda: [{"x": 1}])
-    assert active.remember({"a": 1}, lambda: pytest.fail("run again")) == first
-    assert active.remember({"a": 2}, lambda: [{"x": 2}]) == [{"x": 2}]
-    assert active.remember({"a": 1}, lambda: [{"x": 3}], cache=False) == [{"x": 3}]
+def test_tasks_of_a_sweep_give_the_rows_of_the_protocol():
+    pool, sizes = dict(dataset="spoken_tones", n_copies=5, generated={"n": 84}), [10, 12]
+    proxy = dict(kernel="rbf", n_landmarks=30, n_variants=2)
+    data, known = active_data.recordings(**pool), active_data.features(pool, proxy)
+    assert active_data.recordings(**pool) is data
+    plain = active.run_active(data, "bico", 1, sizes=sizes, options=TINY, proxy=known)
+    task = active.query_rows("bico", pool=pool, sizes=sizes, options=TINY, proxy=proxy, seed=1)
+    assert [r["accuracy"] for r in task] == [r["accuracy"] for r in plain]
+    assert task[0]["chosen"].split() == [str(i) for i in plain[0]["chosen"]]
+    batches = active.batch_rows(pool=pool, n_first=10, options=TINY, proxy=proxy, seed=1)
+    assert [r["method"] for r in batches] == list(active.METHODS_SHOWN)
+    assert {r["accuracy"] for r in batches} == {plain[0]["accuracy"]}
+
+
+def test_a_simulated_person_labels_what_is_asked_for_and_as_many_random_recordings():
+    shared = dict(pool=dict(dataset="spoken_tones", n_copies=5, generated={"n": 84}), options=TINY, seed=0)
+    shared |= dict(kernel=dict(kernel="rbf", n_landmarks=30, n_variants=1), batch=6, n_rounds=2)
+    asked, drawn = (labelling.simulated_rows(method, **shared) for method in ("bico", "uniform"))
+    for rows in (asked, drawn):
+        assert [r["labels"] for r in rows] == [6, 12]
+        assert all(1 <= r["words_heard"] <= 10 for r in rows)
+    assert asked != drawn
+
+
+def test_a_model_that_asks_is_not_trained_again_to_be_measured(tones):
+    ask = labelling.Asker(tones, tones.X.reshape(len(tones.X), -1), options=TINY)
+    labelled = np.arange(20)
+    labels = np.array([tones.words[c] for c in tones.y[:20]])
+    rest = np.arange(20, len(tones.X))
+    chosen = ask(labelled, labels, rest, 3)
+    assert set(chosen) <= set(rest)
+    model = ask.train(labelled, labels)
+    assert ask.train(labelled, labels) is model
+    assert ask.train(labelled[:19], labels[:19]) is not model
+
+
+def test_what_other_code_left_on_disk_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(active_data, "data_folder", lambda: tmp_path)
+    options = dict(n_copies=1, n=21)
+    first = active_data.prepare("spoken_tones", **options)
+    monkeypatch.setattr(active_data, "_spectrograms", lambda *args: pytest.fail("made again"))
+    np.testing.assert_array_equal(active_data.prepare("spoken_tones", **options).copies, first.copies)
+    monkeypatch.setattr(active_data, "code_fingerprint", lambda function: "other code" * 5)
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        active_data.prepare("spoken_tones", **options)
 
 
 def test_proxy_features_of_variants_are_those_of_the_kernel(tones):

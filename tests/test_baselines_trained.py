@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from handful.baselines_trained import FRCL, Hardest, Herding, ICaRL, MaxEntropy
+from handful.baselines import FRCL, Hardest, Herding, ICaRL, MaxEntropy
 from scipy.special import softmax
 
 
@@ -64,7 +64,7 @@ def test_frcl_finds_the_best_subset_of_a_small_set():
         X = np.random.default_rng(seed).normal(size=(12, 4))
         noise = 1e-3 * (X**2).sum(axis=1).mean()
         best = min(combinations(range(12), 3), key=lambda S: posterior_trace(X, S, noise))
-        chosen = FRCL(3, sweeps=10, candidates=50, random_state=seed).fit(X).indices_
+        chosen = FRCL(3, n_sweeps=10, n_candidates=50, random_state=seed).fit(X).indices_
         ratio = posterior_trace(X, chosen, noise) / posterior_trace(X, best, noise)
         assert ratio < 1.1  # exchanges end where no single one helps, near the best subset
 
@@ -75,7 +75,7 @@ def test_frcl_lowers_the_variance_of_rows_by_their_weight():
         X, u = rng.normal(size=(12, 4)), 10.0 ** rng.uniform(-1, 1, 12)
         noise = 1e-3 * (X**2).sum(axis=1).mean()
         best = min(combinations(range(12), 3), key=lambda S: posterior_trace(X, S, noise, u))
-        chosen = FRCL(3, sweeps=10, candidates=50, random_state=seed).fit(X, sample_weight=u).indices_
+        chosen = FRCL(3, n_sweeps=10, n_candidates=50, random_state=seed).fit(X, sample_weight=u).indices_
         assert posterior_trace(X, chosen, noise, u) < 1.1 * posterior_trace(X, best, noise, u)
         # among the chosen, too: the first is the one that helps most
         first = min(chosen, key=lambda i: posterior_trace(X, [i], noise, u))
@@ -88,10 +88,10 @@ def test_frcl_lowers_the_variance_of_rows_by_their_weight():
         (dict(noise=np.nan), "noise must be a finite number greater than 0, got noise=nan"),
         (dict(noise=-1.0), "noise must be a finite number greater than 0, got noise=-1.0"),
         (dict(noise=0), "noise must be a finite number greater than 0, got noise=0"),
-        (dict(sweeps=-1), "sweeps must be an integer of at least 0, got sweeps=-1"),
-        (dict(sweeps=1.5), "sweeps must be an integer of at least 0, got sweeps=1.5"),
-        (dict(candidates=0), "candidates must be an integer of at least 1, got candidates=0"),
-        (dict(candidates=-3), "candidates must be an integer of at least 1, got candidates=-3"),
+        (dict(n_sweeps=-1), "n_sweeps must be an integer of at least 0, got n_sweeps=-1"),
+        (dict(n_sweeps=1.5), "n_sweeps must be an integer of at least 0, got n_sweeps=1.5"),
+        (dict(n_candidates=0), "n_candidates must be an integer of at least 1, got n_candidates=0"),
+        (dict(n_candidates=-3), "n_candidates must be an integer of at least 1, got n_candidates=-3"),
     ],
 )
 def test_bad_options_of_frcl_are_named(option, wanted):

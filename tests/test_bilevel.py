@@ -8,13 +8,14 @@ import warnings
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
-from handful.bilevel import forward
-from handful.bilevel.linear import LinearSelection
+from handful.bilevel import Forward
+from handful.bilevel.selections.linear import LinearSelection
+from handful.bilevel.strategies import base
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 WEIGHTINGS = ["binary", "optimised", "corrective"]
-SCORES = ["linear", "quadratic"]
+RULES = ["linear", "quadratic"]
 pytestmark = pytest.mark.filterwarnings("ignore:all .* points are of the random start")  # small sizes on purpose
 
 
@@ -34,28 +35,30 @@ def refit_loss(X, y, coreset, l2):
 # Nested sets, ties, threads ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(("n_start", "batch"), [(None, 1), (6, 1), (6, 7), (1, 90)])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("n_start", "batch_size"), [(None, 1), (6, 1), (6, 7), (1, 90)])
 @pytest.mark.parametrize("robust", [False, True])
 @pytest.mark.parametrize("share", [0.5, 0.02])
-def test_a_prefix_is_the_smaller_coreset(score, n_start, batch, robust, share):
+def test_a_prefix_is_the_smaller_coreset(rule, n_start, batch_size, robust, share):
     X, y = two_classes(share=share)
-    options = dict(score=score, n_start=n_start, batch=batch, robust=robust, random_state=3)
+    strategy = Forward(batch_size, n_start=n_start)
+    options = dict(rule=rule, strategy=strategy, robust=robust, random_state=3)
     largest = BilevelCoreset(size=100, **options).fit(X, y).indices_
     for size in (2, 4, 6, 13, 50, 75):
         assert (BilevelCoreset(size=size, **options).fit(X, y).indices_ == largest[:size]).all()
 
 
 def test_a_prefix_in_the_middle_of_a_batch_comes_from_as_many_candidates(monkeypatch):
-    monkeypatch.setattr(forward, "CANDIDATES", 5)
+    monkeypatch.setattr(base, "CANDIDATES", 5)
     X, y = two_classes()
-    whole, part = (BilevelCoreset(size=size, batch=25, random_state=0).fit(X, y).indices_ for size in (77, 55))
+    options = dict(strategy=Forward(25), random_state=0)
+    whole, part = (BilevelCoreset(size=size, **options).fit(X, y).indices_ for size in (77, 55))
     assert (whole[:55] == part).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.01, 0.3])
-@pytest.mark.parametrize("options", [{}, {"n_start": 1}, {"score": "linear"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"strategy": Forward(n_start=1)}, {"rule": "linear"}], ids=str)
 def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, share, options):
     X, y = two_classes(share=share)
     chosen = BilevelCoreset(size=5, random_state=seed, **options).fit(X, y).indices_
@@ -65,8 +68,9 @@ def test_the_first_two_points_are_of_both_classes_however_rare_one_is(seed, shar
 def test_among_equal_rows_the_smallest_index_is_chosen():
     X, y = two_classes(n=60)
     repeated = np.tile(np.arange(60), 12)  # 12 copies of every row, more than the quadratic rule's 256 candidates
-    for score in SCORES:
-        chosen = BilevelCoreset(size=20, score=score, n_start=2, random_state=0).fit(X[repeated], y[repeated]).indices_
+    for rule in RULES:
+        options = dict(rule=rule, strategy=Forward(n_start=2), random_state=0)
+        chosen = BilevelCoreset(size=20, **options).fit(X[repeated], y[repeated]).indices_
         for step in range(2, 20):
             taken, row = set(chosen[:step].tolist()), chosen[step]
             copies = [i for i in range(row % 60, row, 60) if i not in taken]
@@ -144,11 +148,11 @@ def test_weights_of_one_are_no_weights():
 # What it is for ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_coreset_trains_better_than_random_points(score, seed):
+def test_a_coreset_trains_better_than_random_points(rule, seed):
     X, y = two_classes(n=2000, seed=seed)
-    fit = BilevelCoreset(Logistic(0.01), size=40, score=score, random_state=seed).fit(X, y)
+    fit = BilevelCoreset(Logistic(0.01), size=40, rule=rule, random_state=seed).fit(X, y)
     chance = [refit_loss(X, y, UniformCoreset(40, random_state=s).fit(X), 0.01) for s in range(10)]
     assert refit_loss(X, y, fit, 0.01) < min(chance)
 
@@ -166,7 +170,7 @@ def test_a_robust_coreset_suffers_less_from_another_trainer():
     gaps = []
     for seed in range(3):
         X, y = two_classes(n=2000, seed=seed, share=0.3)
-        options = dict(size=60, score="linear", random_state=seed)
+        options = dict(size=60, rule="linear", random_state=seed)
         fits = [BilevelCoreset(Logistic(0.01), robust=robust, **options).fit(X, y) for robust in (False, True)]
         worst = [max(refit_loss(X, y, fit, l2) for l2 in (0.001, 0.1)) for fit in fits]
         gaps.append(worst[0] - worst[1])
@@ -176,7 +180,7 @@ def test_a_robust_coreset_suffers_less_from_another_trainer():
 # Layouts and hard data -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"score": "linear"}, {"weighting": "optimised"}, {"robust": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"weighting": "optimised"}, {"robust": True}], ids=str)
 def test_layouts_and_labels_change_no_selection(options):
     X, y = two_classes()
     X[X < 0.3] = 0
@@ -280,12 +284,16 @@ def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(score="cubic"), r"score must be one of .*'linear'.*got 'cubic'"),
+        (dict(rule="cubic"), r"rule must be one of .*'linear'.*got 'cubic'"),
         (dict(weighting=None), r"weighting must be one of .*got None"),
         (dict(strategy="backward"), r"strategy must be one of .*got 'backward'"),
-        (dict(batch=0), r"batch must be an integer of at least 1, got batch=0"),
-        (dict(batch=1.5), r"batch must be an integer of at least 1, got batch=1\.5"),
-        (dict(n_start=0), r"n_start must be an integer of at least 1, got n_start=0"),
+        (
+            dict(strategy=Forward),
+            r"strategy must be one of .* or an object such as Forward\(batch_size=25\), got <class",
+        ),
+        (dict(strategy=Forward(0)), r"batch_size of Forward must be an integer of at least 1, got batch_size=0"),
+        (dict(strategy=Forward(1.5)), r"batch_size of Forward must be an integer .* got batch_size=1\.5"),
+        (dict(strategy=Forward(n_start=0)), r"n_start of Forward must be an integer of at least 1, got n_start=0"),
         (
             dict(problem="logistic"),
             r"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got 'logistic'",

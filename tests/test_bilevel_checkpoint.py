@@ -11,12 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset  # noqa: E402 (needs torch)
-from handful.bilevel import Joint  # noqa: E402
-from handful.bilevel.checkpoint import describe  # noqa: E402
-from handful.bilevel.network import Network, TrainConfig  # noqa: E402
+from handful.bilevel import Forward, Joint, Network, NeumannSeries, TrainConfig  # noqa: E402
+from handful.bilevel.selections.checkpoint import describe  # noqa: E402
 
-QUICK = TrainConfig(steps=8, lr=2e-2, optimiser="adam", weight_decay=2e-2)
-OPTIONS = dict(batch=6, n_start=9, score="linear", ihvp_steps=3, random_state=0)
+QUICK = TrainConfig(n_steps=8, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
+OPTIONS = dict(strategy=Forward(6, n_start=9), rule="linear", ihvp=NeumannSeries(3), random_state=0)
 
 
 def net(seed=0, between=torch.nn.Tanh):
@@ -48,11 +47,11 @@ def trainings(monkeypatch):
     """The (seed, rows) of each training; the one at position `fail_at` is a power cut."""
     log, fit = [], Network.fit_module
 
-    def watch(self, X, y, seed):
-        log.append((self.seed, len(X)))
+    def watch(self, X, y, rng):
+        log.append((self.random_state, len(X)))
         if len(log) == watch.fail_at:
             raise RuntimeError("power cut")
-        return fit(self, X, y, seed)
+        return fit(self, X, y, rng)
 
     watch.fail_at = None
     monkeypatch.setattr(Network, "fit_module", watch)
@@ -79,8 +78,8 @@ def test_a_killed_run_goes_on_where_it_was(data, tmp_path, trainings):
         (dict(size=21), []),
         (dict(size=24), [21]),  # the last round of an uninterrupted run has 3 rows
         (dict(size=40), [33, 39]),
-        (dict(batch=4), [9, 13, 17, 21, 25, 29]),
-        (dict(batch=None, size=12), [9, 10, 11]),
+        (dict(strategy=Forward(4, n_start=9)), [9, 13, 17, 21, 25, 29]),
+        (dict(strategy=Forward(n_start=9), size=12), [9, 10, 11]),
     ],
 )
 def test_other_sizes_and_batches_take_what_they_would_have_chosen(data, tmp_path, trainings, changes, trained):
@@ -113,10 +112,10 @@ REGRESSION = dict(loss=squares, train=QUICK)
         (dict(module=lambda: net(0)), dict(module=lambda: net(1))),
         (dict(module=functools.partial(net, 0)), dict(module=functools.partial(net, 1))),
         (dict(REGRESSION, module=net()), dict(REGRESSION, module=net(), loss=absolute)),
-        (dict(train=TrainConfig(steps=8, augment=noisy)), dict(train=TrainConfig(steps=8))),
-        (dict(train=TrainConfig(steps=8)), dict(train=TrainConfig(steps=9))),
-        (dict(seed=0), dict(seed=1)),
-        (dict(curvature_rows=512), dict(curvature_rows=8)),
+        (dict(train=TrainConfig(n_steps=8, augment=noisy)), dict(train=TrainConfig(n_steps=8))),
+        (dict(train=TrainConfig(n_steps=8)), dict(train=TrainConfig(n_steps=9))),
+        (dict(random_state=0), dict(random_state=1)),
+        (dict(curvature_batch_size=512), dict(curvature_batch_size=8)),
     ],
 )
 def test_another_problem_is_refused(data, tmp_path, first, second):
@@ -160,7 +159,7 @@ def test_a_killed_joint_goes_on_as_if_nothing_had_happened(data, tmp_path, train
     def problem(folder=None):
         paths = [folder and folder / name for name in ("first", "second")]
         paths = [path if kept in ("both", name) else None for path, name in zip(paths, ("first", "second"))]
-        a, b = (Network(net(i), train=QUICK, seed=i, checkpoint=path) for i, path in enumerate(paths))
+        a, b = (Network(net(i), train=QUICK, random_state=i, checkpoint=path) for i, path in enumerate(paths))
         return Joint(a, b, alternate=alternate)
 
     whole = BilevelCoreset(problem(), size=27, **OPTIONS).fit(*data)
@@ -193,7 +192,7 @@ import functools, sys
 sys.path.insert(0, {folder!r})
 import torch
 from test_bilevel_checkpoint import QUICK, absolute, net, noisy
-from handful.bilevel.checkpoint import describe
+from handful.bilevel.selections.checkpoint import describe
 scale = 0.3
 part = functools.partial(noisy, scale=0.2)
 print(describe((QUICK, net(), noisy, lambda X, g: noisy(X, g, scale), part, {{1, 2}}, absolute)))

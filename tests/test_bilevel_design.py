@@ -25,17 +25,17 @@ def pool():
 @pytest.mark.parametrize("design", ["A", "V"])
 def test_objective_and_gradient_are_the_textbooks(pool, design):
     weights = np.random.default_rng(1).exponential(size=60)
-    assert design_objective(pool, weights, design=design, ridge=0.3) == pytest.approx(
+    assert design_objective(pool, weights, design=design, prior_precision=0.3) == pytest.approx(
         objective(pool, weights, design, 0.3)
     )
     numeric = approx_fprime(weights, lambda w: objective(pool, w, design, 0.3), 1e-6)
-    assert design_gradient(pool, weights, design=design, ridge=0.3) == pytest.approx(numeric, abs=1e-5)
+    assert design_gradient(pool, weights, design=design, prior_precision=0.3) == pytest.approx(numeric, abs=1e-5)
 
 
 @pytest.mark.parametrize("design", ["A", "V"])
 @pytest.mark.parametrize("ridge", [1e-6, 1e-2, 1.0])
 def test_exact_selection_adds_the_row_that_helps_most(pool, design, ridge):
-    fit = OptimalDesign(design, size=12, ridge=ridge, fit_intercept=False).fit(pool)
+    fit = OptimalDesign(design, size=12, prior_precision=ridge, fit_intercept=False).fit(pool)
     chosen = []
     for k in fit.indices_:
         values = [np.inf if i in chosen else objective(pool, indicator([*chosen, i]), design, ridge) for i in range(60)]
@@ -50,10 +50,10 @@ def indicator(rows, n=60):
 
 @pytest.mark.parametrize("design", ["A", "V"])
 def test_linear_selection_adds_the_row_of_the_smallest_gradient(pool, design):
-    fit = OptimalDesign(design, size=10, ridge=0.1, score="linear", fit_intercept=False).fit(pool)
+    fit = OptimalDesign(design, size=10, prior_precision=0.1, rule="linear", fit_intercept=False).fit(pool)
     chosen = []
     for k in fit.indices_:
-        slopes = design_gradient(pool, indicator(chosen), design=design, ridge=0.1)
+        slopes = design_gradient(pool, indicator(chosen), design=design, prior_precision=0.1)
         slopes[chosen] = np.inf
         assert slopes[k] == pytest.approx(slopes.min(), rel=1e-6)
         chosen.append(k)
@@ -64,7 +64,7 @@ def test_greedy_designs_are_near_the_best_of_all_subsets(design):
     for seed in range(3):
         X = np.random.default_rng(seed).normal(size=(14, 3))
         best = min(objective(X, indicator(S, 14), design, 0.1) for S in combinations(range(14), 5))
-        fit = OptimalDesign(design, size=5, ridge=0.1, fit_intercept=False).fit(X)
+        fit = OptimalDesign(design, size=5, prior_precision=0.1, fit_intercept=False).fit(X)
         assert (1 - 1e-9) * best <= fit.objective_ <= 1.15 * best
 
 
@@ -81,7 +81,7 @@ def test_designs_leave_less_error_than_random_experiments(pool, design):
         by = theta - truth if design == "A" else (theta - truth) @ X.T
         return (by**2).sum(axis=1).mean()
 
-    ours = error(OptimalDesign(design, size=10, ridge=ridge, fit_intercept=False).fit(X).indices_)
+    ours = error(OptimalDesign(design, size=10, prior_precision=ridge, fit_intercept=False).fit(X).indices_)
     random = [error(UniformCoreset(10, random_state=s).fit(X).indices_) for s in range(20)]
     assert ours < 0.8 * np.mean(random)
 
@@ -132,7 +132,7 @@ def test_experiments_are_made_where_predictions_count():
 
 def test_long_selections_keep_their_precision():
     X = np.random.default_rng(3).normal(size=(400, 5)) * [1e4, 1, 1, 1, 1e-3]
-    fit = OptimalDesign("V", size=200, ridge=1e-4, fit_intercept=False).fit(X)
+    fit = OptimalDesign("V", size=200, prior_precision=1e-4, fit_intercept=False).fit(X)
     value = objective(X, indicator(fit.indices_, 400), "V", 1e-4)
     assert fit.objective_ == pytest.approx(value, rel=1e-6)
     best_last = min(objective(X, indicator([*fit.indices_[:-1], i], 400), "V", 1e-4) for i in range(400))
@@ -143,8 +143,8 @@ def test_long_selections_keep_their_precision():
     ("options", "message"),
     [
         ({"design": "D"}, r"design must be one of \('A', 'V'\), got 'D'"),
-        ({"score": "quadratic"}, r"score must be one of \('exact', 'linear'\)"),
-        ({"ridge": 0.0}, r"ridge must be a finite number greater than 0, got ridge=0\.0"),
+        ({"rule": "quadratic"}, r"rule must be one of \('exact', 'linear'\)"),
+        ({"prior_precision": 0.0}, r"prior_precision must be a finite number greater than 0, got prior_precision=0\.0"),
     ],
 )
 def test_bad_options_are_named(pool, options, message):

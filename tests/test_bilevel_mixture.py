@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from handful import BilevelCoreset, UniformCoreset
-from handful.bilevel.mixture import GaussianMixture
-from handful.bilevel.mixture_kernels import parts_of, theta_of
+from handful.bilevel.problems.mixture import GaussianMixture
+from handful.bilevel.problems.mixture_kernels import parts_of, theta_of
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture as Peer
@@ -188,7 +188,7 @@ def test_a_selected_point_changes_the_loss_as_its_implicit_gradient_says():
         assert (outer[0] - outer[1]) / (2 * eps) == pytest.approx(slope, rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"score": "linear"}, {"score": "linear", "weighting": "optimised"}])
+@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"rule": "linear", "weighting": "optimised"}])
 def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
     X = blobs(np.random.default_rng(4), 400, k=4)
     mixture = GaussianMixture(4, n_init=5)

@@ -9,13 +9,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset, Logistic  # noqa: E402 (needs torch)
-from handful.bilevel import Joint  # noqa: E402
-from handful.bilevel.generic import Rows  # noqa: E402
-from handful.bilevel.ihvp import Ihvp  # noqa: E402
-from handful.bilevel.network import Network, TrainConfig  # noqa: E402
-from handful.bilevel.newton import ConvergenceError  # noqa: E402
+from handful.bilevel import (  # noqa: E402
+    ConjugateGradients,
+    ConvergenceError,
+    Forward,
+    Joint,
+    Network,
+    NeumannSeries,
+    TrainConfig,
+)
+from handful.bilevel.selections.base import Rows  # noqa: E402
 
-QUICK = TrainConfig(steps=60, lr=2e-2, optimiser="adam", weight_decay=2e-2)
+QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
 
 def small_net(seed=0, d=4, classes=3):
@@ -32,7 +37,7 @@ def data():
 
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
-    model = problem.selection(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp or Ihvp())
+    model = problem.selection(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
     model.add(list(rows))
     model.solve()
     return model
@@ -77,7 +82,7 @@ def test_products_are_those_of_the_dense_hessian(data, curvature):
 
 
 def test_minibatch_products_are_unbiased(data):
-    model = selection(data, Network(small_net(), train=QUICK, curvature_rows=6))
+    model = selection(data, Network(small_net(), train=QUICK, curvature_batch_size=6))
     _, H = dense(model, "gauss-newton")
     v = np.random.default_rng(1).normal(size=len(H))
     times = model.product(np.random.default_rng(0))
@@ -87,9 +92,9 @@ def test_minibatch_products_are_unbiased(data):
     assert (error <= 5 * draws.std(axis=0) / 20 + 1e-12).all()
 
 
-@pytest.mark.parametrize("ihvp", [Ihvp("cg", 200), Ihvp("neumann", 500)])
+@pytest.mark.parametrize("ihvp", [ConjugateGradients(200), NeumannSeries(500)])
 def test_scores_are_the_implicit_gradients(data, ihvp):
-    model = selection(data, Network(small_net(), train=QUICK, block=7), ihvp)
+    model = selection(data, Network(small_net(), train=QUICK, batch_size=7), ihvp)
     rows, H = dense(model, "gauss-newton")
     exact = rows @ np.linalg.solve(H, rows.mean(axis=0))
     scores = model.row_scores()
@@ -102,17 +107,17 @@ def test_scores_are_the_implicit_gradients(data, ihvp):
 def test_a_linear_network_chooses_what_logistic_regression_chooses(data):
     X, y = data
     exact = Logistic(1e-1, penalise_intercept=True)
-    options = dict(size=21, batch=9, n_start=12, score="linear", random_state=3)
+    options = dict(size=21, strategy=Forward(9, n_start=12), rule="linear", random_state=3)
     logistic = BilevelCoreset(exact, **options).fit(X, y)
     net = torch.nn.Linear(4, 3)
-    train = TrainConfig(steps=3000, lr=0.1, weight_decay=1e-1)
+    train = TrainConfig(n_steps=3000, learning_rate=0.1, weight_decay=1e-1)
     network = BilevelCoreset(Network(net, train=train), ihvp="cg", **options).fit(X, y)
     assert network.indices_[:12].tolist() == logistic.indices_[:12].tolist()
     assert len(np.intersect1d(network.indices_[12:], logistic.indices_[12:])) >= 8
 
 
 def test_an_indefinite_hessian_is_told(data, monkeypatch):
-    model = selection(data, Network(small_net(), train=QUICK, curvature="hessian"), Ihvp("neumann", 300))
+    model = selection(data, Network(small_net(), train=QUICK, curvature="hessian"), NeumannSeries(300))
     scale = np.ones(sum(s.numel() for s in model._shapes))
     scale[::2] = -0.5
     monkeypatch.setattr(model, "product", lambda rng: lambda v: scale * v)
@@ -122,9 +127,9 @@ def test_an_indefinite_hessian_is_told(data, monkeypatch):
 
 def test_training_that_diverges_says_where(data):
     X, y = data
-    problem = Network(small_net(), lambda o, t: (o**2).sum(dim=1), train=TrainConfig(steps=200, lr=1e6))
+    problem = Network(small_net(), lambda o, t: (o**2).sum(dim=1), train=TrainConfig(n_steps=200, learning_rate=1e6))
     with pytest.raises(ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf)"):
-        BilevelCoreset(problem, size=30, batch=10, score="linear").fit(X, y.astype(float))
+        BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(X, y.astype(float))
 
 
 def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data):
@@ -135,11 +140,11 @@ def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data
         made.append(small_net().float())
         return made[-1]
 
-    BilevelCoreset(Network(make, train=QUICK), size=30, batch=10, n_start=10, score="linear").fit(X, y)
+    BilevelCoreset(Network(make, train=QUICK), size=30, strategy=Forward(10, n_start=10), rule="linear").fit(X, y)
     assert len(made) == 2
     net = small_net().float()
     before = [p.clone() for p in net.parameters()]
-    BilevelCoreset(Network(net, train=QUICK), size=30, batch=10, n_start=10, score="linear").fit(X, y)
+    BilevelCoreset(Network(net, train=QUICK), size=30, strategy=Forward(10, n_start=10), rule="linear").fit(X, y)
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
 
 
@@ -147,17 +152,17 @@ def test_joint_networks_take_turns(data, monkeypatch):
     X, y = data
     trained, fit = [], Network.fit_module
 
-    def watch(self, X, y, seed):
-        trained.append((self.seed, len(X)))
-        return fit(self, X, y, seed)
+    def watch(self, X, y, rng):
+        trained.append((self.random_state, len(X)))
+        return fit(self, X, y, rng)
 
     monkeypatch.setattr(Network, "fit_module", watch)
     problem = Joint(
-        Network(small_net(0).float(), train=QUICK, seed=0),
-        Network(small_net(1).float(), train=QUICK, seed=1),
+        Network(small_net(0).float(), train=QUICK, random_state=0),
+        Network(small_net(1).float(), train=QUICK, random_state=1),
         alternate=True,
     )
-    BilevelCoreset(problem, size=40, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    BilevelCoreset(problem, size=40, strategy=Forward(10, n_start=10), rule="linear", random_state=0).fit(X, y)
     assert trained == [(0, 10), (1, 20), (0, 30)]
 
 
@@ -175,13 +180,9 @@ def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_t
     def noise(X, generator):
         return X + 0.1 * torch.randn(X.shape, generator=generator)
 
-    train = TrainConfig(steps=12, batch_size=8, lr=0.05, augment=noise, bfloat16=True)
-    runs = [
-        BilevelCoreset(Network(make, train=train), size=16, batch=4, n_start=4, score="linear", random_state=0).fit(
-            X, y
-        )
-        for _ in range(2)
-    ]
+    train = TrainConfig(n_steps=12, batch_size=8, learning_rate=0.05, augment=noise, bfloat16=True)
+    options = dict(size=16, strategy=Forward(4, n_start=4), rule="linear", random_state=0)
+    runs = [BilevelCoreset(Network(make, train=train), **options).fit(X, y) for _ in range(2)]
     np.testing.assert_array_equal(runs[0].indices_, runs[1].indices_)
     assert np.bincount(y[runs[0].indices_], minlength=2).min() > 0
 
@@ -198,9 +199,9 @@ def test_a_module_for_other_rows_is_told_theirs(data, module):
     X, y = data
     name = "Linear" if not isinstance(module, torch.nn.Module) else "Sequential"
     message = rf"module {name} must take rows as they lie in X, of shape \(4,\) \(images.*, but fails on 20 of them: ."
-    problem = Network(module, train=TrainConfig(steps=5, batch_size=32))
+    problem = Network(module, train=TrainConfig(n_steps=5, batch_size=32))
     with pytest.raises(ValueError, match=message) as caught:
-        BilevelCoreset(problem, size=30, n_start=20, score="linear", random_state=0).fit(X, y)
+        BilevelCoreset(problem, size=30, strategy=Forward(n_start=20), rule="linear", random_state=0).fit(X, y)
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
@@ -223,7 +224,7 @@ def test_probabilities_ask_for_as_many_outputs(data):
     ("options", "message"),
     [
         (dict(ihvp="cg"), r"the scores of \d+ of 60 rows are not finite \(first: row \d+\).*scale the data"),
-        (dict(ihvp="cg", batch=5), r"the scores of \d+ of 60 rows are not finite"),
+        (dict(ihvp="cg", strategy=Forward(5)), r"the scores of \d+ of 60 rows are not finite"),
         (dict(), r"Hessian that is finite and not zero, but a product with it has length nan|scores of \d+ of 60"),
     ],
 )
@@ -236,7 +237,8 @@ def test_scores_that_are_not_finite_are_told(data, options, message):
 
     X = np.vstack([X, np.full((1, 4), -7.0)])[-60:]
     y = np.append(y, 0)[-60:]
-    selector = BilevelCoreset(Network(Root(4, 3), train=QUICK), size=40, n_start=9, score="linear", random_state=1)
+    options_ = dict(strategy=Forward(n_start=9), rule="linear", random_state=1)
+    selector = BilevelCoreset(Network(Root(4, 3), train=QUICK), size=40, **options_)
     with pytest.raises(ConvergenceError, match=message):
         selector.set_params(**options).fit(X, y)
 
@@ -246,7 +248,7 @@ def test_rows_beyond_the_network_s_type_are_told(data):
     X = X.copy()
     X[50] = 1e40
     with pytest.raises(ValueError, match=r"X has entries that torch.float32.*scale the data"):
-        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, score="linear", random_state=0).fit(X, y)
+        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, rule="linear", random_state=0).fit(X, y)
 
 
 def test_a_float64_network_sees_float64_rows(data):
@@ -264,24 +266,25 @@ def test_where_all_rows_are_fitted_any_will_do_and_not_the_first(data):
     with torch.no_grad():
         net.weight.copy_(torch.eye(4)[:3])
         net.bias.zero_()
-    problem = Network(net, train=TrainConfig(steps=1, lr=1e-6))
-    selector = BilevelCoreset(problem, size=30, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    problem = Network(net, train=TrainConfig(n_steps=1, learning_rate=1e-6))
+    options = dict(size=30, strategy=Forward(10, n_start=10), rule="linear", random_state=0)
+    selector = BilevelCoreset(problem, **options).fit(X, y)
     assert len(np.unique(selector.indices_)) == 30
     assert np.bincount(y[selector.indices_]).min() >= 6  # the first rows would be of class 0 alone
-    again = BilevelCoreset(problem, size=30, batch=10, n_start=10, score="linear", random_state=0).fit(X, y)
+    again = BilevelCoreset(problem, **options).fit(X, y)
     np.testing.assert_array_equal(selector.indices_, again.indices_)
 
 
-@pytest.mark.parametrize(("method", "alike"), [("cg", True), ("auto", False)])
-def test_conjugate_gradients_keep_to_one_minibatch(data, method, alike):
-    model = selection(data, Network(small_net(), train=QUICK, curvature_rows=4), Ihvp(method))
+@pytest.mark.parametrize(("ihvp", "alike"), [(ConjugateGradients(), True), (None, False)], ids=str)
+def test_conjugate_gradients_keep_to_one_minibatch(data, ihvp, alike):
+    model = selection(data, Network(small_net(), train=QUICK, curvature_batch_size=4), ihvp)
     v = np.random.default_rng(0).normal(size=len(model.outer_gradient()))
     product = model.product(np.random.default_rng(0))
     assert np.array_equal(product(v), product(v)) == alike
 
 
 def test_damping_is_added_to_the_hessian(data):
-    ihvp = Ihvp("cg", steps=2000, damping=0.3)
+    ihvp = ConjugateGradients(2000, damping=0.3)
     model = selection(data, Network(small_net(), train=QUICK), ihvp)
     _, H = dense(model, "gauss-newton")
     g = model.outer_gradient()
@@ -294,7 +297,7 @@ def test_rows_without_weight_are_not_chosen(data):
     weight = np.ones(60)
     weight[::2] = 0.0
     problem = Network(small_net().float(), train=QUICK)
-    selector = BilevelCoreset(problem, size=25, batch=5, n_start=6, score="linear", random_state=0)
+    selector = BilevelCoreset(problem, size=25, strategy=Forward(5, n_start=6), rule="linear", random_state=0)
     assert (selector.fit(X, y, sample_weight=weight).indices_ % 2 == 1).all()
 
 
@@ -315,19 +318,19 @@ class Pair(torch.nn.Linear):
         (Network(small_net().requires_grad_(False)), None, "no parameter that asks for a gradient"),
         (Network(small_net(), "cross_entropy"), None, "loss must be a function"),
         (Network(small_net(), train={"steps": 30}), None, "train must be a TrainConfig or None"),
-        (Network(small_net(), device="gpu"), None, "device='gpu' is none that torch knows"),
+        (Network(small_net(), device="gpu"), None, "device='gpu' is unknown to torch"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_together_is_told(data, problem, targets, message):
     X, y = data
-    selector = BilevelCoreset(problem, size=30, n_start=9, score="linear", random_state=0)
+    selector = BilevelCoreset(problem, size=30, strategy=Forward(n_start=9), rule="linear", random_state=0)
     with pytest.raises(ValueError, match=message):
         selector.fit(X, y if targets is None else targets)
 
 
 def test_classes_as_rows_of_integers_are_probabilities(data):
     X, y = data
-    options = dict(size=20, batch=5, n_start=10, score="linear", random_state=0)
+    options = dict(size=20, strategy=Forward(5, n_start=10), rule="linear", random_state=0)
     net = small_net().float()
     as_rows = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3, dtype=int)[y])
     as_floats = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3)[y])
@@ -340,7 +343,7 @@ def test_a_full_memory_is_not_blamed_on_the_module(data):
             raise torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):
-        BilevelCoreset(Network(Hungry(4, 3), train=QUICK), size=30, score="linear").fit(*data)
+        BilevelCoreset(Network(Hungry(4, 3), train=QUICK), size=30, rule="linear").fit(*data)
 
 
 WITHOUT_TORCH = """
@@ -352,25 +355,26 @@ class Hidden:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Hidden())
-import handful.bilevel, handful.continual
+import handful.continual
+from handful.bilevel import BilevelCoreset, Network
 
-for package, name in ((handful.bilevel, "Network"), (handful.continual, "VCL"), (handful.continual, "views")):
-    assert name in dir(package)
+def fit():
+    BilevelCoreset(Network(lambda: None), size=2, rule="linear").fit([[0.0], [1.0], [2.0]], [0, 1, 1])
+
+for use in (fit, lambda: handful.continual.VCL, lambda: handful.continual.network_views):
     try:
-        getattr(package, name)
+        use()
     except ImportError as error:
         print(error)
 """
 
 
 def test_what_needs_torch_is_at_hand_and_without_torch_says_so():
-    from handful import bilevel, continual
-    from handful.continual import vcl, views
+    from handful import continual
+    from handful.continual.vcl import VCL
+    from handful.continual.views import Views, network_views
 
-    assert (bilevel.Network, bilevel.TrainConfig) == (Network, TrainConfig)
-    assert (continual.VCL, continual.views) == (vcl.VCL, views)
-    with pytest.raises(AttributeError, match=r"'handful\.bilevel' has no attribute 'Netwrok'"):
-        bilevel.Netwrok  # noqa: B018
+    assert (continual.VCL, continual.Views, continual.network_views) == (VCL, Views, network_views)
     with pytest.raises(AttributeError, match=r"'handful\.continual' has no attribute 'VLC'"):
         continual.VLC  # noqa: B018
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
@@ -388,13 +392,13 @@ def test_importing_the_rooms_does_not_import_torch():
     [
         (dict(module=3), {}, "module must be a torch module or a function"),
         (dict(curvature="fisher"), {}, "curvature must be one of"),
-        (dict(block=0), {}, "block must be an integer of at least 1"),
-        (dict(train=TrainConfig(steps=0)), {}, "steps of TrainConfig must be an integer of at least 1"),
-        (dict(train=TrainConfig(lr=float("nan"))), {}, "lr of TrainConfig"),
+        (dict(batch_size=0), {}, "batch_size must be an integer of at least 1"),
+        (dict(train=TrainConfig(n_steps=0)), {}, "n_steps of TrainConfig must be an integer of at least 1"),
+        (dict(train=TrainConfig(learning_rate=float("nan"))), {}, "learning_rate of TrainConfig"),
         (dict(train=TrainConfig(optimiser="lbfgs")), {}, "optimiser of TrainConfig must be one of"),
         (dict(device="cuda"), {}, "torch finds no CUDA device here"),
         (dict(loss=lambda o, t: (o**2).mean()), {}, "loss must give one number a row"),
-        ({}, dict(score="quadratic"), "score='linear'"),
+        ({}, dict(rule="quadratic"), "rule='linear'"),
         ({}, dict(strategy="exchange"), "strategy='forward'"),
         ({}, dict(weighting="optimised"), "weighting='binary'"),
         ({}, dict(ihvp="cholesky"), "take 'neumann' or 'cg'"),
@@ -406,4 +410,4 @@ def test_bad_options_are_named(data, options, fit, message, monkeypatch):
     X, y = data
     problem = Network(**{"module": small_net().float(), "train": QUICK, **options})
     with pytest.raises(ValueError, match=message):
-        BilevelCoreset(problem, **{"size": 20, "score": "linear", **fit}).fit(X, y)
+        BilevelCoreset(problem, **{"size": 20, "rule": "linear", **fit}).fit(X, y)

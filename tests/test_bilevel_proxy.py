@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset
+from handful.bilevel import Forward, ProxyCoreset
 from handful.bilevel.proxies import RBF, Nystrom
-from handful.bilevel.proxy import ProxyCoreset
 from handful.continual import ReplayBuffer
 
 
@@ -43,25 +43,29 @@ def test_a_kernel_proxy_chooses_better_points_for_a_kernel_machine_than_the_raw_
         X_small, y_small, _ = selector.set_params(size=25, random_state=seed).fit(X, y).take(X, y)
         return SVC(C=10, gamma=0.3).fit(X_small, y_small).score(X, y)
 
-    bilevel = BilevelCoreset(Logistic(1e-3), score="linear")
+    bilevel = BilevelCoreset(Logistic(1e-3), rule="linear")
     through = np.mean([accuracy(ProxyCoreset(bilevel, proxy), s) for s in range(5)])
-    raw = np.mean([accuracy(BilevelCoreset(Logistic(1e-3), score="linear"), s) for s in range(5)])
+    raw = np.mean([accuracy(BilevelCoreset(Logistic(1e-3), rule="linear"), s) for s in range(5)])
     assert through > raw + 0.02
 
 
 def test_it_serves_as_the_selector_of_a_stream(data):
     X, y = data
-    few = ProxyCoreset(BilevelCoreset(Logistic(1e-2), score="linear", n_start=2), Nystrom(RBF(0.3), n_landmarks=50))
-    stream = MergeReduce(few, size=10, leaf_size=25, slots=3, random_state=0)
+    few = ProxyCoreset(
+        BilevelCoreset(Logistic(1e-2), rule="linear", strategy=Forward(n_start=2)), Nystrom(RBF(0.3), n_landmarks=50)
+    )
+    stream = MergeReduce(few, size=10, leaf_size=25, n_slots=3, random_state=0)
     for start in range(0, 200, 25):
         stream.partial_fit(X[start : start + 25], y[start : start + 25])
     assert len(stream.coreset_) == 30
     assert sum(stream.slot_weights_) == 8
-    np.testing.assert_array_equal(stream.root()[0], X[stream.indices_])
+    np.testing.assert_array_equal(stream.rows()[0], X[stream.indices_])
     assert stream.weights_.sum() == pytest.approx(200)
 
 
-@pytest.mark.parametrize("selector", [None, BilevelCoreset(score="linear", n_start=2), SVMCoreset()], ids=repr)
+@pytest.mark.parametrize(
+    "selector", [None, BilevelCoreset(rule="linear", strategy=Forward(n_start=2)), SVMCoreset()], ids=repr
+)
 def test_leaves_and_tasks_of_one_class_are_the_selector_s_own_matter(selector, data):
     X, y = data
     order = np.argsort(y, kind="stable")

@@ -4,16 +4,29 @@ import warnings
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, LeastSquares, Logistic
-from handful.bilevel import Joint, Problem
-from handful.bilevel.generic import GenericSelection, Rows
-from handful.bilevel.ihvp import METHODS, Ihvp, conjugate_gradients, neumann_series
-from handful.bilevel.models import outer_rows, selection_for
-from handful.bilevel.newton import ConvergenceError
-from handful.bilevel.regularised import regularised_path
-from handful.bilevel.subsets import eliminate, exchange
+from handful import BilevelCoreset, CoresetEstimator, LeastSquares, Logistic
+from handful.bilevel import (
+    Cholesky,
+    ConjugateGradients,
+    ConvergenceError,
+    Elimination,
+    Exact,
+    Exchange,
+    Forward,
+    Joint,
+    NeumannSeries,
+    Problem,
+    Regularised,
+)
+from handful.bilevel.outer import outer_rows
+from handful.bilevel.problems.joint import selection_for
+from handful.bilevel.selections.base import Rows
+from handful.bilevel.selections.generic import GenericSelection
 from naive_bilevel import derivative, outer_after_training, share
 from scipy.special import expit
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from tqdm import tqdm
 
 N = 40
@@ -27,10 +40,13 @@ def data(n=N, d=3, seed=0):
     return rng.normal(size=(n, d)) + 0.7 * y[:, None] * np.eye(d)[0], y
 
 
-def selection(problem, X, y, rows, *, u=None, absent=NONE, ihvp=None):
-    u = np.ones(len(X)) if u is None else u
-    model = selection_for(problem, X, y, u, absent, len(X), np.random.default_rng(0), ihvp=ihvp or Ihvp())
-    model.add(rows)
+def selection(problem, X, y, chosen, *, ihvp=None):
+    return opened(problem, Rows(X, y, np.ones(len(X)), NONE), chosen, ihvp=ihvp)
+
+
+def opened(problem, rows, chosen, *, ihvp=None):
+    model = selection_for(problem, rows, np.random.default_rng(0), ihvp=ihvp)
+    model.add(chosen)
     return model
 
 
@@ -39,8 +55,8 @@ def slopes(problem, X, y, chosen, rows, u=None):
     return np.array([derivative(problem, X, y, u, share(len(X), chosen), k) for k in rows])
 
 
-def quiet(total=None):
-    return tqdm(total=total, disable=True)
+def run(strategy, model, size):
+    return strategy.run(model, size, rule="linear", weighting="binary", labels=None, bar=tqdm(disable=True))
 
 
 # --- exchange and elimination
@@ -51,7 +67,7 @@ def test_an_exchange_swaps_the_largest_for_the_smallest_implicit_gradient(proble
     X, y = data()
     chosen, others = np.arange(12), np.arange(12, N)
     model = selection(problem, X, y, chosen)
-    exchange(model, 12, score="linear", batch=1, max_steps=1, labels=None, bar=quiet(1))
+    run(Exchange(1, max_iter=1), model, 12)
     out = chosen[np.argmax(slopes(problem, X, y, chosen, chosen))]
     into = others[np.argmin(slopes(problem, X, y, chosen, others))]
     swapped = [*np.setdiff1d(chosen, [out]), into]
@@ -63,7 +79,7 @@ def test_an_exchange_swaps_the_largest_for_the_smallest_implicit_gradient(proble
 def test_elimination_drops_the_points_of_the_largest_implicit_gradient(problem):
     X, y = data()
     model = selection(problem, X, y, range(N))
-    eliminate(model, N - 3, batch=3, labels=None, bar=quiet())
+    run(Elimination(3), model, N - 3)
     worst = np.argsort(-slopes(problem, X, y, np.arange(N), np.arange(N)))[:3]
     assert sorted(model.indices) == sorted(set(range(N)) - set(worst.tolist()))
 
@@ -120,7 +136,7 @@ def test_regularised_weights_train_better_than_equal_ones_on_the_same_points(pro
 def test_one_run_of_algorithm_2_gives_every_size_and_fewer_weights_all_the_time():
     X, y = data(120)
     model, support = selection(Logistic(0.05), X, y, range(120)), []
-    path = list(regularised_path(model, [10, 60, 30], watch=support.append))
+    path = list(Regularised().path(model, [10, 60, 30], watch=support.append))
     assert [m for m, _, _ in path] == [60, 30, 10]
     assert [len(rows) for _, rows, _ in path] == [60, 30, 10]
     assert all(w.sum() == pytest.approx(1) and (w >= 0).all() for _, _, w in path)
@@ -134,14 +150,13 @@ def test_one_run_of_algorithm_2_gives_every_size_and_fewer_weights_all_the_time(
 @pytest.mark.parametrize("outer", ["train", "train+validation", "validation"])
 def test_scores_are_about_the_rows_of_the_outer_loss(outer):
     X, y = data(60)
-    given = None if outer == "train" else (X[40:], np.full(20, 2.0))
-    stacked, u, absent = outer_rows(X[:40], np.ones(40), outer, given)
-    labels = y[: len(stacked)]
-    model = selection(PROBLEMS[1], stacked, labels, range(10), u=u, absent=absent)
+    given = None if outer == "train" else (X[40:], y[40:], np.full(20, 2.0))
+    rows = outer_rows(X[:40], y[:40], np.ones(40), outer, given, classes=False)
+    model = opened(PROBLEMS[1], rows, range(10))
     model.solve()
     scores = model.linear_scores()
     assert np.isneginf(scores[40:]).all()
-    expected = -slopes(PROBLEMS[1], stacked, labels, np.arange(10), range(10, 40), u=u)
+    expected = -slopes(PROBLEMS[1], rows.X, rows.y, np.arange(10), range(10, 40), u=rows.sample_weight)
     np.testing.assert_allclose(scores[10:40], expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -173,11 +188,10 @@ class OwnLogistic(Problem):
         return (X.T * (weights * p * (1 - p))) @ X + self.l2 * np.eye(X.shape[1])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("ihvp", [None, Exact(), Cholesky(), ConjugateGradients(), NeumannSeries(3000)], ids=str)
 @pytest.mark.parametrize("problem", [*PROBLEMS, OwnLogistic()], ids=lambda p: type(p).__name__)
-def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem, method):
+def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem, ihvp):
     X, y = data()
-    ihvp = Ihvp(method, 3000 if method == "neumann" else 100)
     plain = Logistic(0.05, penalise_intercept=True) if isinstance(problem, OwnLogistic) else problem
     A = np.column_stack([X, np.ones(N)]) if isinstance(problem, OwnLogistic) else X
     model = selection(problem, A, y, range(12), ihvp=ihvp)
@@ -191,19 +205,17 @@ def test_iterations_solve_what_they_are_given():
     A = rng.normal(size=(8, 8))
     H, g = A @ A.T + np.eye(8), rng.normal(size=8)
     exact = np.linalg.solve(H, g)
-    np.testing.assert_allclose(conjugate_gradients(H.__matmul__, g, steps=50, tol=1e-10), exact, rtol=1e-7)
-    np.testing.assert_allclose(neumann_series(H.__matmul__, g, terms=5000), exact, rtol=1e-6)
-    assert not neumann_series(H.__matmul__, 0 * g, terms=3).any()
+    np.testing.assert_allclose(ConjugateGradients(50, tol=1e-10).solve(H.__matmul__, g), exact, rtol=1e-7)
+    np.testing.assert_allclose(NeumannSeries(5000).solve(H.__matmul__, g), exact, rtol=1e-6)
+    assert not NeumannSeries(3).solve(H.__matmul__, 0 * g).any()
 
 
 def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
     X, y = data(150)
-    options = dict(size=20, score="linear", n_start=6, random_state=0)
+    # which of the two classes comes first is known to the built-in one only
+    options = dict(size=20, rule="linear", strategy=Forward(n_start=6, every_class=False), random_state=0)
     built_in = BilevelCoreset(Logistic(0.05, penalise_intercept=True), **options)
     own = BilevelCoreset(OwnLogistic(), **options)
-    start = np.array([0, 1, 2, 3, 4, 5])  # which of the two classes comes first is known to the built-in one only
-    for selector in (built_in, own):
-        selector._random_start = lambda labels, candidates, rng: start
     A = np.column_stack([X, np.ones(150)])
     assert built_in.fit(X, y).indices_.tolist() == own.fit(A, y).indices_.tolist()
 
@@ -224,7 +236,7 @@ def test_a_singular_hessian_is_an_error_and_damping_the_way_out():
     with pytest.raises(ConvergenceError, match=r"not positive definite .* raise the penalty, or damping"):
         BilevelCoreset(Singular(), size=15).fit(twice, y)
     rows = Rows(twice, y, np.ones(N), NONE)
-    model = GenericSelection(Singular(), rows, np.random.default_rng(0), Ihvp(damping=0.1))
+    model = GenericSelection(Singular(), rows, np.random.default_rng(0), Exact(damping=0.1))
     model.add(range(10))
     model.solve()
     assert np.isfinite(model.row_scores()).all()
@@ -282,7 +294,7 @@ def test_methods_may_be_given_to_an_instance():
 # --- a start that is everything
 
 
-@pytest.mark.parametrize("options", [dict(score="linear"), dict(size=6, n_start=6), dict(size=2)])
+@pytest.mark.parametrize("options", [dict(rule="linear"), dict(size=6, strategy=Forward(n_start=6)), dict(size=2)])
 def test_a_random_start_of_the_whole_size_warns(options):
     X, y = data()
     with pytest.warns(UserWarning, match=r"all \d+ points are of the random start \(n_start=\d+\), so that nothing"):
@@ -292,13 +304,13 @@ def test_a_random_start_of_the_whole_size_warns(options):
 @pytest.mark.parametrize(
     "options",
     [
-        dict(score="linear", n_start=9),
-        dict(score="linear", size=11),
+        dict(rule="linear", strategy=Forward(n_start=9)),
+        dict(rule="linear", size=11),
         dict(size=3),
-        dict(score="linear", strategy="exchange"),
-        dict(score="linear", strategy="elimination"),
-        dict(score="linear", strategy="regularised"),
-        dict(score="linear", size=None),
+        dict(rule="linear", strategy="exchange"),
+        dict(rule="linear", strategy="elimination"),
+        dict(rule="linear", strategy="regularised"),
+        dict(rule="linear", size=None),
     ],
 )
 def test_no_other_start_warns(options):
@@ -343,11 +355,73 @@ def test_a_joint_coreset_serves_both_problems_better_than_each_others():
 
 
 @pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("forward", Forward()),
+        ("exchange", Exchange()),
+        ("elimination", Elimination()),
+        ("regularised", Regularised()),
+    ],
+)
+def test_the_name_of_a_strategy_stands_for_its_defaults(name, strategy):
+    X, y = data(60)
+    named, given = (BilevelCoreset(size=9, strategy=s, random_state=0).fit(X, y) for s in (name, strategy))
+    np.testing.assert_array_equal(named.indices_, given.indices_)
+    np.testing.assert_array_equal(named.weights_, given.weights_)
+
+
+def test_options_of_options_are_parameters_of_the_selector():
+    selector = BilevelCoreset(strategy=Forward(3), ihvp=ConjugateGradients(7))
+    other = clone(selector).set_params(strategy__batch_size=5, ihvp__damping=0.5)
+    assert (other.strategy.batch_size, other.ihvp.n_steps, other.ihvp.damping) == (5, 7, 0.5)
+    assert (selector.strategy.batch_size, selector.ihvp.damping) == (3, 0.0)
+    assert (
+        " ".join(repr(selector).split())
+        == "BilevelCoreset(ihvp=ConjugateGradients(n_steps=7), strategy=Forward(batch_size=3))"
+    )
+    X, y = data(90)
+    model = CoresetEstimator(BilevelCoreset(size=12, strategy=Forward(), random_state=0), LogisticRegression())
+    search = GridSearchCV(model, {"selector__strategy__batch_size": [2, 5]}, cv=3).fit(X, y)
+    best = search.best_estimator_.selector_
+    assert best.strategy.batch_size == search.best_params_["selector__strategy__batch_size"]
+    single = BilevelCoreset(size=12, strategy=Forward(best.strategy.batch_size), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(best.indices_, single.indices_)
+
+
+def test_a_start_without_every_class_may_be_smaller_than_the_classes_are_many():
+    X, y = data(60)
+    problem = Logistic(0.05, penalise_intercept=True)
+    options = dict(size=1, rule="linear", random_state=0)
+    with pytest.raises(ValueError, match="one point of each class"):
+        BilevelCoreset(problem, **options).fit(X, y)
+    lonely = BilevelCoreset(problem, strategy=Forward(n_start=1, every_class=False), **options | dict(size=5)).fit(X, y)
+    first = np.random.default_rng(0).choice(60, 1, replace=False)
+    assert lonely.indices_[0] == first[0]
+    assert len(set(lonely.indices_)) == 5
+
+
+def test_polishing_the_weights_of_algorithm_2_lowers_the_outer_loss():
+    X, y = data(120)
+    losses = []
+    for polish in (0, 30):
+        fit = BilevelCoreset(Logistic(0.05), size=15, strategy=Regularised(polish_max_iter=polish)).fit(X, y)
+        w = share(120, fit.indices_, fit.weights_ / 120)
+        losses.append(outer_after_training(Logistic(0.05), X, y, np.ones(120), w))
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize(
     ("options", "fit", "message"),
     [
         (dict(ihvp="lu"), {}, r"ihvp must be one of .*got 'lu'"),
-        (dict(ihvp="cg", ihvp_steps=0), {}, "ihvp_steps must be an integer of at least 1, got ihvp_steps=0"),
-        (dict(damping=-1.0), {}, r"damping must be a finite number of at least 0, got damping=-1\.0"),
+        (
+            dict(ihvp=ConjugateGradients),
+            {},
+            r"ihvp must be one of .* or an object such as ConjugateGradients\(n_steps=",
+        ),
+        (dict(ihvp=ConjugateGradients(0)), {}, "n_steps of ConjugateGradients must be an integer of at least 1"),
+        (dict(ihvp=NeumannSeries(0)), {}, "n_terms of NeumannSeries must be an integer of at least 1"),
+        (dict(ihvp=Exact(damping=-1.0)), {}, r"damping of Exact must be a finite number of at least 0"),
         (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
         (dict(outer="both"), {}, "outer must be one of"),
         (dict(outer="validation"), {}, "with no validation set"),
@@ -355,7 +429,9 @@ def test_a_joint_coreset_serves_both_problems_better_than_each_others():
         (dict(outer="validation"), dict(validation=(np.ones((4, 2)), np.ones(4))), "has 2 features, but X has 3"),
         (dict(outer="validation"), dict(validation=(np.ones((4, 3)), np.ones(3))), r"must have shape \(4, ...\)"),
         (dict(outer="validation"), dict(validation=(np.ones((4, 3)), 7 * np.ones(4))), "classes that y has not"),
-        (dict(max_steps=0, strategy="exchange"), {}, "max_steps must be an integer of at least 1"),
+        (dict(strategy=Regularised(shrink=2)), {}, "shrink of Regularised must be a finite number"),
+        (dict(strategy=Regularised(polish_max_iter=-1)), {}, "polish_max_iter of Regularised must be an integer of at"),
+        (dict(strategy=Exchange(max_iter=0)), {}, "max_iter of Exchange must be an integer of at least 1"),
         (dict(problem=Joint(Logistic(), LeastSquares(), 0.0)), {}, "trade_off"),
     ],
     ids=str,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
 from handful.baselines import ForgettingEvents
-from handful.bilevel import GaussianMixture
+from handful.bilevel import ConjugateGradients, Forward, GaussianMixture
 from handful.bilevel.proxies import RBF, Nystrom
 from handful.checks import (
     as_generator,
@@ -70,14 +70,14 @@ def test_a_size_beyond_the_rows_is_refused_under_its_own_name():
 
 COUNTS = {
     "size": lambda: UniformCoreset(True).fit(X),
-    "batch": lambda: BilevelCoreset(size=5, batch=True).fit(X, y),
-    "n_start": lambda: BilevelCoreset(size=5, n_start=True).fit(X, y),
-    "ihvp_steps": lambda: BilevelCoreset(size=5, ihvp_steps=True).fit(X, y),
+    "batch_size of a strategy": lambda: BilevelCoreset(size=5, strategy=Forward(batch_size=True)).fit(X, y),
+    "n_start": lambda: BilevelCoreset(size=5, strategy=Forward(n_start=True)).fit(X, y),
+    "n_steps of conjugate gradients": lambda: BilevelCoreset(size=5, ihvp=ConjugateGradients(n_steps=True)).fit(X, y),
     "n_components": lambda: MixtureSensitivity(5, n_components=True).fit(X),
     "n_init": lambda: BilevelCoreset(GaussianMixture(1, n_init=True), size=5).fit(X),
     "n_clusters": lambda: LogisticSensitivity(5, n_clusters=True).fit(X, y),
     "n_epochs": lambda: ForgettingEvents(5, n_epochs=True).fit(X, y),
-    "slots": lambda: MergeReduce(UniformCoreset(), size=5, slots=True).fit(X),
+    "n_slots": lambda: MergeReduce(UniformCoreset(), size=5, n_slots=True).fit(X),
     "leaf_size": lambda: MergeReduce(UniformCoreset(), size=5, leaf_size=True).fit(X),
     "n_landmarks": lambda: Nystrom(RBF(), n_landmarks=True).fit(X),
     "coreset_size": lambda: VCGMM(2, coreset_size=True).fit(X),

@@ -1,9 +1,13 @@
 """The command `handful`, as a newcomer meets it."""
 
+import importlib.util
 import sys
+from types import SimpleNamespace
 
 import pytest
 from handful import cli
+from handful_papers import cli as cli_papers
+from handful_papers.notebooks import plan
 from tiny_notebooks import profiles_for, saving, write_checkout, write_notebook
 
 
@@ -59,6 +63,43 @@ def test_an_unknown_parameter_stops_before_anything_runs(root, capsys):
     assert not (root / "figures").exists()
 
 
+def test_results_that_cannot_be_written_are_told_for_each_notebook_and_counted(root, monkeypatch, capsys):
+    monkeypatch.setenv("HANDFUL_FIGURES", "/dev/null/x")
+    assert cli.main(["reproduce"]) == 1
+    out, err = capsys.readouterr()
+    assert "2 failed." in out
+    assert "demo/a failed: it cannot start: [Errno 20] Not a directory: '/dev/null/x/quick/demo/.state" in out
+    assert err.startswith("handful: the report cannot be written: [Errno 20]")
+
+
+def test_a_record_that_is_not_whole_is_named_and_left_out_of_the_report(root, capsys):
+    record = root / "figures" / "quick" / "demo" / "a.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("[]")
+    assert cli.main(["report"]) == 0
+    assert f"Left out of the report: {record} is no record of results" in capsys.readouterr().out
+
+
+def test_the_progress_line_tells_the_sweeps_tasks_and_who_has_the_turn(root, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    (run,) = plan(root / "notebooks", "quick", ["demo/a"])
+    with cli_papers.Progress(1, 10) as progress:
+        progress.show([], [(run, 65.0, {"done": 12, "total": 40, "left": 200.4})])
+        progress.show([], [(run, None, None)])
+    shown = capsys.readouterr().err
+    assert "demo/a 1:05 of 0:06, 12/40 tasks, 3:20 left" in shown
+    assert "demo/a waits for another process" in shown
+
+
+@pytest.mark.parametrize("factor", ["0", "-1", "nan", "ten"])
+def test_the_limit_is_a_positive_number_and_shown(root, capsys, factor):
+    assert cli.main(["reproduce", "--dry-run", "--limit", "2.5"]) == 0
+    assert "0.1 min, at most 2.5" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "--limit", factor])
+    assert f"argument --limit: must be a number above 0, got '{factor}'" in capsys.readouterr().err
+
+
 def test_outside_a_checkout_it_says_where_to_go(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce"]) == 2
@@ -68,7 +109,7 @@ def test_outside_a_checkout_it_says_where_to_go(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("command", ["reproduce", "report"])
 def test_without_the_extra_it_says_what_to_install(root, monkeypatch, capsys, command):
     monkeypatch.setitem(sys.modules, "papermill", None)
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None if name == "papermill" else object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "papermill" else object())
     assert cli.main([command]) == 2
     assert 'needs papermill: pip install "handful[reproduce]"' in capsys.readouterr().err
 
@@ -108,3 +149,41 @@ def test_data_lists_every_registered_set(capsys):
         assert cli.main(arguments) == 0
         out = capsys.readouterr().out
         assert all(name in out for name in ENTRIES)
+
+
+def test_one_parameter_is_changed_without_touching_a_profiles_record(root, capsys, tmp_path):
+    out = tmp_path / "mine"
+    assert cli.main(["run", "demo/a", "-p", "n=7", "--out", str(out)]) == 0
+    assert '"n": 7' in (out / "quick" / "demo" / "a.json").read_text()
+    assert not (root / "figures").exists()
+    capsys.readouterr()
+    for arguments, message in [
+        (["demo/a", "-p", "m=7", "--out", str(out)], "one of n, seed; got 'm=7'"),
+        (["demo/a", "-p", "n=many", "--out", str(out)], "n is 3 in the notebook, a int; got 'many'"),
+        (["demo", "--out", str(out)], "names 2 notebooks: demo/a, demo/bad"),
+        (["demo/a", "--out", str(root / "figures" / "quick")], "among the profiles' results"),
+    ]:
+        assert cli.main(["run", *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_dry_run_and_the_list_run_nothing(root, capsys):
+    assert cli.main(["reproduce", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of them to run" in out
+    assert "demo/bad" in out
+    assert cli.main(["list"]) == 0
+    assert "to run" in capsys.readouterr().out
+    assert not (root / "figures").exists()
+
+
+def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkeypatch, capsys):
+    def load():
+        raise ModuleNotFoundError("No module named 'handful_papers'", name="handful_papers")
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: [SimpleNamespace(load=load)])
+    for arguments in (["reproduce", "--only", "fig06"], ["report", "--check"], ["run", "fig06", "-p", "n=3"]):
+        assert cli.main(arguments) == 2
+        assert "git clone the project" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["data", "--only", "fig06"])

@@ -4,8 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from handful.clustering.distances import quantization_error
-from handful.clustering.vcgmm import VCGMM
+from handful.clustering import VCGMM, TruncatedEM, quantization_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -42,7 +41,12 @@ def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng, covariance):
     X, u = blobs(rng, 600, k=4), rng.exponential(size=600)
     first, second = slice(0, 400), slice(400, 600)
     options = dict(
-        n_neighbors=C, init=X[:C], moves=None, grow=False, covariance=covariance, compute_labels=False, tol=0.0
+        n_neighbors=C,
+        init=X[:C],
+        algorithm=TruncatedEM(moves=None, grow=False),
+        covariance=covariance,
+        compute_labels=False,
+        tol=0.0,
     )
     model = VCGMM(C, max_iter=n_iter, **options).fit(X[first], sample_weight=u[first])
     mu, variance, prior = model.cluster_centers_.copy(), np.broadcast_to(model.variance_, C).copy(), model.weights_
@@ -82,8 +86,8 @@ def test_the_bound_of_all_rows_never_decreases(seed, dtype, covariance, moves, a
     X = blobs(rng, int(rng.integers(2 * C + 20, 400)), k=int(rng.integers(1, 40)), dtype=dtype)
     half = len(X) // 2
     model = VCGMM(
-        C, n_neighbors=3, covariance=covariance, moves=moves, assignment=assignment, tol=0.0, max_iter=20,
-        compute_labels=False, random_state=seed,
+        C, n_neighbors=3, covariance=covariance, algorithm=TruncatedEM(moves=moves), assignment=assignment, tol=0.0,
+        max_iter=20, compute_labels=False, random_state=seed,
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

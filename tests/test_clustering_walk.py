@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from handful.clustering import VCGMM, TruncatedEM
 from handful.clustering.distances import inverted_file, nearest_centers, probable_centers
-from handful.clustering.vcgmm import VCGMM
 from handful.clustering.walk import both_ways, walk_to_centers
 
 
@@ -17,7 +17,9 @@ def X():
 
 @pytest.fixture(scope="module")
 def model(X):
-    return VCGMM(800, init="afkmc2", start="nearest", compute_labels=False, max_iter=15, random_state=0).fit(X)
+    return VCGMM(
+        800, init="afkmc2", algorithm=TruncatedEM(start="nearest"), compute_labels=False, max_iter=15, random_state=0
+    ).fit(X)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset, UniformCoreset
-from handful.baselines_trained import Hardest, Herding
-from handful.continual import ReplayBuffer
-from handful.continual.views import Views, views
+from handful.baselines import Hardest, Herding
+from handful.continual import ReplayBuffer, Views, network_views
 from handful.streaming import Reservoir
 from sklearn.base import clone
 
@@ -174,7 +173,7 @@ def test_what_is_no_selector_and_no_view_is_named(rng):
     ):
         with pytest.raises(TypeError, match=message):
             ReplayBuffer(selector).add(X, y)
-    of_network = views(torch.nn.Linear(2, 3), torch.as_tensor(X, dtype=torch.float32), y)
+    of_network = network_views(torch.nn.Linear(2, 3), torch.as_tensor(X, dtype=torch.float32), y)
     with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"):
         ReplayBuffer(KCenter()).add(X, y, view=of_network)
     with pytest.raises(ValueError, match=r"a row for each of the 30 rows of X, got shape \(\)"):
@@ -216,7 +215,7 @@ def test_views_agree_with_autograd(rng):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3))
     X, y = torch.randn(25, 4), torch.randint(3, (25,))
-    view = views(model, X, y, batch_size=7)
+    view = network_views(model, X, y, batch_size=7)
     assert model.training
     model.eval()
     head = model[3]
@@ -241,13 +240,13 @@ def test_views_agree_with_autograd(rng):
 )
 def test_views_refuse_labels_that_are_no_columns_of_the_logits(y, message):
     with pytest.raises(ValueError, match=message):
-        views(torch.nn.Linear(2, 3), torch.zeros(5, 2), np.array(y))
+        network_views(torch.nn.Linear(2, 3), torch.zeros(5, 2), np.array(y))
 
 
 def test_views_name_what_they_lack():
     with pytest.raises(ValueError, match="has no linear layer"):
-        views(torch.nn.ReLU(), torch.zeros(3, 2))
+        network_views(torch.nn.ReLU(), torch.zeros(3, 2))
     with pytest.raises(ValueError, match="did not use"):
-        views(torch.nn.Linear(2, 2), torch.zeros(3, 2), head=torch.nn.Linear(2, 2))
+        network_views(torch.nn.Linear(2, 2), torch.zeros(3, 2), head=torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="need the labels"):
         Views(np.zeros((3, 2)), np.zeros((3, 2))).losses  # noqa: B018

@@ -4,15 +4,18 @@ import bz2
 import functools
 import gzip
 import hashlib
+import os
 import pickle
 import socket
 import threading
+import time
+import types
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from handful.data import BadFileError, MissingDataError, fetch, load, status, store
+from handful.data import BadFileError, MissingDataError, download, fetch, fingerprint, load, status, store, verify
 from handful.data.formats import decode
 from handful.data.registry import ENTRIES, Entry, Raw
 from published import as_cifar, as_csv, as_idx, as_libsvm, as_spoken_digits, as_tar, as_wave, as_zip
@@ -95,6 +98,7 @@ def make_entry(case, base_url, **changes):
         licence="none",
         rows=len(arrays["X"] if "X" in arrays else arrays["X_train"]),
         test_rows=len(arrays.get("X_test", ())),
+        max_bytes=10**6,
         raw=tuple(raw),
         content={name: store.content_sha256(values) for name, values in arrays.items()},
     )
@@ -102,13 +106,20 @@ def make_entry(case, base_url, **changes):
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; keeps a list of requests; below /cut/ it promises the whole file and sends half."""
+    """Serves a folder and keeps a list of requests.
+
+    Below /cut/ it promises the whole file and sends half, /huge/ announces a terabyte, /endless/ and /drip/ announce
+    nothing and send until the client hangs up: as fast as they can, or one byte at a time.
+    """
 
     requests = None
 
     def do_GET(self):
         self.requests.append(self.path)
-        if not self.path.startswith("/cut/"):
+        kind = self.path.split("/")[1]
+        if kind in ("huge", "endless", "drip"):
+            return self._never_end(kind)
+        if kind != "cut":
             return super().do_GET()
         with open(f"{self.directory}/{self.path.removeprefix('/cut/')}", "rb") as file:
             content = file.read()
@@ -117,6 +128,19 @@ class Handler(SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content[: len(content) // 2])
         self.close_connection = True
+
+    def _never_end(self, kind):
+        self.send_response(200)
+        if kind == "huge":
+            self.send_header("Content-Length", str(10**12))
+        self.end_headers()
+        self.close_connection = True
+        try:
+            while True:
+                self.wfile.write(b"1" if kind == "drip" else bytes(1 << 16))
+                time.sleep(0.01 if kind == "drip" else 0)
+        except OSError:  # the client has hung up
+            self.requests.append("hung up")
 
     def log_message(self, *args):
         """Silence."""
@@ -202,7 +226,7 @@ def test_a_second_load_touches_no_network(case, server, home, register, capfd):
     assert len(server.requests) == len(FORMATS[case][1])
     np.testing.assert_array_equal(first.X, again.X, strict=True)
     assert first.sha256 == again.sha256 == store.file_sha256(home / "tiny.npz")
-    assert left_in(home) == ["tiny.npz", "tiny.npz.sha256"]
+    assert left_in(home) == ["tiny.npz"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -241,7 +265,7 @@ def test_a_file_with_the_wrong_checksum_is_refused_by_name(by_hand, server, home
         (home / "tiny").write_bytes(content)
     raw = Raw(f"{server.url}/tiny", "libsvm", ("X", "y"), "tiny", sha256="0" * 64)
     register(make_entry("libsvm", server.url, raw=(raw,)))
-    with pytest.raises(BadFileError, match=r"tiny (from http.*SHA256|has the wrong checksum)"):
+    with pytest.raises(BadFileError, match=r"tiny( \(downloaded from http.*, not kept\))? has the wrong checksum"):
         load("tiny")
     assert left_in(home) == (["tiny"] if by_hand else [])  # a download is not kept, a file of the user's is
     right = replace(raw, sha256=hashlib.sha256(content).hexdigest())
@@ -325,6 +349,73 @@ def test_without_a_network_the_error_says_how_to_get_the_data(closed_port, home,
     assert left_in(home) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("huge", "announces 1,000,000,000,000 bytes, the registry allows 1,000,000"),
+        ("endless", "more than the 1,000,000"),
+    ],
+)
+def test_more_bytes_than_the_registry_allows_are_not_downloaded(kind, complaint, server, home, register):
+    register(make_entry("libsvm", f"{server.url}/{kind}"))
+    with pytest.raises(BadFileError, match=f"^tiny .*{complaint}"):
+        load("tiny")
+    assert left_in(home) == []
+
+
+def test_a_server_that_sends_byte_by_byte_is_given_up(server, home, register, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT", 0.5)
+    register(make_entry("libsvm", f"{server.url}/drip"))
+    started = time.perf_counter()
+    with pytest.raises(
+        MissingDataError, match=r"could not be downloaded whole \(it sent 0 bytes, then fewer than 16,384"
+    ):
+        load("tiny")
+    assert time.perf_counter() - started < 5
+    assert left_in(home) == []
+
+
+def test_what_a_killed_download_left_is_cleared_by_a_later_one(server, home, register):
+    server.publish(FORMATS["libsvm"][1])
+    register(make_entry("libsvm", server.url))
+    old, new, other = (home / name for name in (".tiny-killed", ".tiny-running", ".small-killed"))
+    for folder, days in ((old, 4), (new, 2), (other, 4)):
+        folder.mkdir(parents=True)
+        (folder / "tiny").write_bytes(b"half")
+        os.utime(folder, times=(time.time() - days * 24 * 3600,) * 2)
+    load("tiny")
+    assert left_in(home) == [".small-killed", ".tiny-running", "tiny", "tiny", "tiny.npz"]
+
+
+def test_a_progress_bar_runs_to_the_announced_size(server, home, register, capfd):
+    server.publish(FORMATS["libsvm"][1])
+    register(make_entry("libsvm", server.url))
+    load("tiny", verbose=True)
+    assert "tiny: 100%" in capfd.readouterr().err
+
+
+def test_an_address_that_leads_from_https_to_http_is_refused(home, register, monkeypatch):
+    class Response:
+        url, headers = "http://example.org/tiny", types.MappingProxyType({})
+        __enter__ = raise_for_status = lambda self: self
+
+        def __exit__(self, *error):
+            """Nothing to close."""
+
+    monkeypatch.setattr(download.requests, "get", lambda *args, **options: Response())
+    register(make_entry("libsvm", "https://example.org"))
+    with pytest.raises(MissingDataError, match="leads from https to http://example"):
+        load("tiny")
+
+
+def test_a_data_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(server, home, register):
+    server.publish(FORMATS["libsvm"][1])
+    home.write_text("a file where the folder should be")
+    register(make_entry("libsvm", server.url))
+    with pytest.raises(MissingDataError, match=r"'tiny' could not be built in .*make it writable, or set"):
+        load("tiny")
+
+
 def test_an_address_that_is_gone_is_an_error_that_names_it(server, home, register):
     register(make_entry("libsvm", server.url))
     with pytest.raises(MissingDataError, match=f"{server.url}/tiny could not be downloaded .*404"):
@@ -377,7 +468,7 @@ def test_a_ready_made_file_with_the_wrong_checksum_is_named_and_left_alone(
     server, home, register, tmp_path, monkeypatch
 ):
     server.publish(FORMATS["libsvm"][1])
-    path = ready_made(tmp_path / "mine")
+    path = ready_made(tmp_path / "mine", X=X4, y=-Y4)
     register(make_entry("libsvm", server.url, sha256="0" * 64))
     monkeypatch.setenv("HANDFUL_DATA", str(path.parent))
     with pytest.raises(BadFileError, match=f"^{path} has the wrong checksum"):
@@ -397,10 +488,93 @@ def test_a_file_that_went_bad_after_it_was_built_is_noticed(server, home, regist
         load("tiny")
 
 
-def test_a_ready_made_file_of_unknown_checksum_is_not_trusted(closed_port, home, register):
+@pytest.mark.parametrize("content", [{}, {"X[:7]": store.content_sha256(X4[:7]), "y": store.content_sha256(Y4)}])
+def test_a_ready_made_file_of_unknown_checksum_is_not_trusted(content, closed_port, home, register):
     ready_made(home)
-    register(make_entry("libsvm", closed_port))
+    register(make_entry("libsvm", closed_port, content=content))
     with pytest.raises(BadFileError, match="only built from its originals"):
+        load("tiny")
+
+
+@pytest.mark.parametrize("where", ["data folder", "HANDFUL_DATA"])
+def test_a_stamp_does_not_overrule_the_registry(where, closed_port, home, register, tmp_path, monkeypatch):
+    folder = home if where == "data folder" else tmp_path / "mine"
+    right = ready_made(tmp_path / "right")
+    flipped = ready_made(folder, X=X4, y=-Y4)
+    flipped.with_name("tiny.npz.sha256").write_text(store.file_sha256(flipped))
+    if folder != home:
+        monkeypatch.setenv("HANDFUL_DATA", str(folder))
+    for content in ({}, {"X": store.content_sha256(X4), "y": store.content_sha256(Y4)}):
+        register(make_entry("libsvm", closed_port, sha256=store.file_sha256(right), content=content))
+        with pytest.raises(BadFileError, match=f"^{flipped} has the wrong checksum"):
+            load("tiny")
+
+
+def test_a_stamp_counts_only_in_the_data_folder_and_only_as_long_as_it_is_right(
+    server, home, register, tmp_path, monkeypatch
+):
+    content = FORMATS["libsvm"][1]["tiny"]
+    server.publish({"tiny": content})
+    raw = Raw(f"{server.url}/tiny", "libsvm", ("X", "y"), "tiny", sha256=hashlib.sha256(content).hexdigest())
+    register(make_entry("libsvm", server.url, raw=(raw,), content={}))
+    load("tiny")
+    np.testing.assert_array_equal(load("tiny").X, X4)
+    assert left_in(home) == ["tiny.npz", "tiny.npz.sha256"]
+    assert len(server.requests) == 1
+    home.rename(tmp_path / "mine")
+    monkeypatch.setenv("HANDFUL_DATA", str(tmp_path / "mine"))
+    with pytest.raises(BadFileError, match=f"^{tmp_path / 'mine' / 'tiny.npz'} has the wrong checksum"):
+        load("tiny")
+    (tmp_path / "mine").rename(home)
+    monkeypatch.delenv("HANDFUL_DATA")
+    ready_made(home, X=X4, y=-Y4)
+    with pytest.raises(BadFileError, match=f"^{home / 'tiny.npz'} has the wrong checksum"):
+        load("tiny")
+
+
+def test_a_file_of_another_checksum_counts_if_it_holds_what_the_registry_knows(closed_port, home, register):
+    path = ready_made(home)
+    register(make_entry("libsvm", closed_port, sha256="0" * 64))
+    np.testing.assert_array_equal(load("tiny").y, Y4)
+    np.savez(path, X=X4, y=Y4, more=Y4)
+    with pytest.raises(BadFileError, match="does not know the content of all its arrays"):
+        load("tiny")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        (dict(X=X4, y=-Y4), "does not hold the y of 'tiny'"),
+        (dict(X=X4[:, :3], y=Y4), r"X must have shape \(30, 4\), got \(30, 3\)"),
+        (dict(X=X4, y=Y4[1:]), r"y must have shape \(30,\), got \(29,\)"),
+        (dict(X=X4, y=Y4 * 1.5), "the labels are -1, 1"),
+        (dict(X=X4, y=np.where(Y4 > 0, "a", "b")), "y must hold numbers"),
+        (dict(X=np.where(X4 == 0, np.nan, X4), y=Y4), r"X\[0, 1\] is nan: float64 cannot hold it"),
+        (dict(X=X4 * 1e300 * 1j, y=Y4), "must hold numbers"),
+        (dict(y=Y4), "holds the arrays y"),
+        (dict(X=X4, X_train=X4, y=Y4), "holds the arrays X, X_train, y"),
+    ],
+)
+def test_the_content_is_checked_even_where_the_checksum_is_right(arrays, complaint, closed_port, home, register):
+    path = ready_made(home, **arrays)
+    register(make_entry("libsvm", closed_port, sha256=store.file_sha256(path), classes=(-1, 1)))
+    with pytest.raises(BadFileError, match=f"^{path} cannot be read: .*{complaint}"):
+        load("tiny")
+
+
+def test_features_that_the_dtype_cannot_hold_are_refused(closed_port, home, register):
+    path = ready_made(home, X=np.full((30, 4), 300), y=Y4)
+    register(make_entry("libsvm", closed_port, dtype="uint8", content={}, sha256=store.file_sha256(path)))
+    with pytest.raises(BadFileError, match=r"X\[0, 0\] is 300: uint8 cannot hold it"):
+        load("tiny")
+
+
+def test_a_file_much_larger_than_its_arrays_is_refused_unread(closed_port, home, register):
+    path = ready_made(home)
+    register(make_entry("libsvm", closed_port, sha256=store.file_sha256(path)))
+    with open(path, "ab") as file:
+        file.truncate(10**9)
+    with pytest.raises(BadFileError, match="cannot be read: it has 1,000,000,000 bytes"):
         load("tiny")
 
 
@@ -460,3 +634,38 @@ def test_status_says_where_each_set_is(home, tmp_path, monkeypatch):
 def test_fetch_refuses_what_has_no_file(home):
     with pytest.raises(ValueError, match="'digits' needs no fetching: its kind is scikit-learn"):
         fetch("digits")
+
+
+def test_verify_tells_right_wrong_and_missing_files_apart(closed_port, home, register, tmp_path, monkeypatch):
+    path = ready_made(home)
+    register(make_entry("libsvm", closed_port, sha256=store.file_sha256(path)))
+    assert verify(["tiny", "mnist"]) == [("tiny", "right", path, ""), ("mnist", "not here", None, "to be downloaded")]
+    ready_made(home, X=X4, y=-Y4)
+    (row,) = verify(["tiny"])
+    assert row[:3] == ("tiny", "wrong", path)
+    assert row.message.startswith(f"{path} has the wrong checksum")
+    assert {row.name for row in verify()} == {name for name, entry in ENTRIES.items() if entry.kind == "file"}
+    with pytest.raises(ValueError, match="'digits' has no file to verify: its kind is scikit-learn"):
+        verify(["digits"])
+    with pytest.raises(ValueError, match="names must be a list"):
+        verify("tiny")
+
+
+def test_the_fingerprint_follows_what_decides_the_values_and_nothing_else(server, home, register):
+    server.publish(FORMATS["libsvm"][1])
+    tiny = make_entry("libsvm", server.url, content={})
+    register(tiny)
+    unbuilt = fingerprint("tiny")
+    load("tiny")
+    built = fingerprint("tiny")
+    assert len({unbuilt, built}) == 2  # the registry alone could not tell what was built
+    register(replace(tiny, title="another title", notes="more notes", url="https://example.com"))
+    assert fingerprint("tiny") == built
+    for change in (dict(sha256="0" * 64), dict(content={"y": "1" * 64}), dict(rows=29), dict(positive=1)):
+        register(replace(tiny, **change))
+        assert fingerprint("tiny") != built
+    known = make_entry("libsvm", server.url, sha256="0" * 64)
+    register(known)
+    before = fingerprint("tiny")
+    store._beside(home / "tiny.npz").unlink()
+    assert fingerprint("tiny") == before

@@ -1,6 +1,9 @@
 """The real data sets, where HANDFUL_DATA names a folder of them: published facts, and originals read anew."""
 
 import os
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,3 +116,25 @@ def test_the_real_set_is_the_same_from_its_originals(name, real, tmp_path, monke
     for array in ("X", "y", "X_test", "y_test"):
         if getattr(real, array) is not None:
             np.testing.assert_array_equal(getattr(again, array), getattr(real, array), strict=True)
+
+
+def test_the_registry_says_of_rows_and_parts_what_the_manifest_of_the_real_files_says():
+    path = Path(os.environ.get("HANDFUL_DATA", "")) / "MANIFEST.toml"
+    if not path.is_file():
+        pytest.skip("HANDFUL_DATA has no MANIFEST.toml")
+    manifest = tomllib.loads(path.read_text(encoding="utf-8"))
+    names = [name for name in manifest if name in ENTRIES]
+    assert len(names) >= 12
+    for name in names:
+        about, known = ENTRIES[name], manifest[name]
+        assert (about.sha256, about.features) == (known["sha256"], known["features"])
+        numbers = [int(number) for number in re.findall(r"\d+", str(known["rows"]))]
+        assert numbers[:2] == [about.rows, about.test_rows] or numbers[0] == about.rows
+        if name == "w8a":  # complete as a file; its note says that the test file is missing
+            assert "w8a.t (14,951 rows) is not included" in known["notes"]
+            assert about.published_rows == 49_749 + 14_951
+        else:
+            assert about.complete == known["complete"], name
+        if len(numbers) > 1 and "of" in str(known["rows"]):  # "92962 (of 581012)"; CIFAR-10's counts test images
+            whole = numbers[-1] + (about.rows if name == "cifar10" else 0)
+            assert about.published_rows == whole, name

@@ -42,7 +42,7 @@ def test_merge_reduce_gives_what_the_stream_on_one_machine_gives(data):
     X, y = data
     for n in (3000, 2750, 200):  # a full tree, a ragged one, a single leaf
         stream = MergeReduce(SVMCoreset(n_clusters=3), size=60, leaf_size=250, random_state=4).fit(X[:n], y[:n])
-        ours = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X[:n], y[:n]), size=60, random_state=4)
+        ours = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X[:n], y[:n]), size=60, rng=np.random.default_rng(4))
         np.testing.assert_array_equal(ours.indices, stream.indices_)
         np.testing.assert_array_equal(ours.weights, stream.weights_)
         np.testing.assert_array_equal(ours.X, X[ours.indices])
@@ -52,8 +52,8 @@ def test_merge_reduce_gives_what_the_stream_on_one_machine_gives(data):
 def test_a_bag_of_chunks_gives_what_the_array_gives(data):
     X, y = data
     bag = db.from_sequence([(X[i : i + 250], y[i : i + 250]) for i in range(0, 3000, 250)], npartitions=12)
-    from_array = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X, y), size=60, random_state=1)
-    assert_same(merge_reduce(SVMCoreset(n_clusters=3), bag, size=60, random_state=1), from_array)
+    from_array = merge_reduce(SVMCoreset(n_clusters=3), *dask_arrays(X, y), size=60, rng=np.random.default_rng(1))
+    assert_same(merge_reduce(SVMCoreset(n_clusters=3), bag, size=60, rng=np.random.default_rng(1)), from_array)
     assert_same(
         svm_coreset(SVMCoreset(80, random_state=1), bag, None),
         svm_coreset(SVMCoreset(80, random_state=1), *dask_arrays(X, y)),
@@ -63,23 +63,24 @@ def test_a_bag_of_chunks_gives_what_the_array_gives(data):
 def test_chunks_of_unknown_length_work(data):
     X, y = dask_arrays(*data)
     kept = y > -2  # all of them, which dask does not know
-    unknown = merge_reduce(UniformCoreset(), X.rechunk({1: -1})[kept], y[kept], size=50, random_state=0)
-    assert_same(unknown, merge_reduce(UniformCoreset(), X, y, size=50, random_state=0))
+    unknown = merge_reduce(UniformCoreset(), X.rechunk({1: -1})[kept], y[kept], size=50, rng=np.random.default_rng(0))
+    assert_same(unknown, merge_reduce(UniformCoreset(), X, y, size=50, rng=np.random.default_rng(0)))
 
 
-def test_algorithm_1_is_unbiased_and_its_probabilities_are_those_of_one_machine(data):
+@pytest.mark.parametrize("rule", ["mixture", "tight"])
+def test_algorithm_1_is_unbiased_and_its_probabilities_are_those_of_one_machine(rule, data):
     X, y = data
     w = np.array([0.4, 0.1, 0.3, 0.2, 0.1])
     cost = np.maximum(0, 1 - y * (X @ w[:-1] + w[-1]))
     arrays = dask_arrays(X, y, 1000)
     draws, times_drawn = [], np.zeros(3000)
     for seed in range(60):
-        coreset = svm_coreset(SVMCoreset(150, n_clusters=1, random_state=seed), *arrays)
+        coreset = svm_coreset(SVMCoreset(150, n_clusters=1, rule=rule, random_state=seed), *arrays)
         draws.append([coreset.weights @ cost[coreset.indices], coreset.weights.sum()])
         times_drawn[coreset.indices] += 1
     sem = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
     assert (np.abs(np.mean(draws, axis=0) - [cost.sum(), 3000]) < 4 * sem).all()
-    q = SVMCoreset(150, n_clusters=1).fit(X, y).probabilities_
+    q = SVMCoreset(150, n_clusters=1, rule=rule).fit(X, y).probabilities_
     groups = np.argsort(q).reshape(10, 300)  # deciles of the probability: shares of the draws
     expected = 1 - (1 - q) ** 150
     np.testing.assert_allclose(times_drawn[groups].sum(1) / 60, expected[groups].sum(1), rtol=0.15)
@@ -93,7 +94,7 @@ def test_the_sum_of_the_chunks_optima_is_a_lower_bound(data, monkeypatch):
         seen["opt"] = opt
         return np.ones(len(args[0]))
 
-    monkeypatch.setitem(svm_coreset.__globals__["SCORES"], "tight", spy)
+    monkeypatch.setitem(svm_coreset.__globals__["RULES"], "mixture", spy)
     svm_coreset(SVMCoreset(50, n_clusters=1, random_state=0), *dask_arrays(X, y, 500))
     best = LinearSVM().fit(X, y).objective_
     assert 0.8 * best < seen["opt"] <= best
@@ -130,7 +131,9 @@ def test_a_killed_worker_changes_nothing(data, tmp_path):
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(merge_reduce, Slow(folder=str(tmp_path)), *arrays, size=60, random_state=3)
+            answer = pool.submit(
+                merge_reduce, Slow(folder=str(tmp_path)), *arrays, size=60, rng=np.random.default_rng(3)
+            )
             deadline = time.monotonic() + 60
             while len(list(tmp_path.iterdir())) < 8 and time.monotonic() < deadline:
                 time.sleep(0.02)
@@ -227,8 +230,7 @@ def test_bad_input_of_the_lightweight_coreset_is_named():
     ("selector", "message"),
     [
         (SVMCoreset(20, sampling="systematic"), "sampling='multinomial'"),
-        (SVMCoreset(20, score="mixture"), "score='tight'"),
-        (SVMCoreset(20, lam=-1), "lam must be a finite number greater than 0"),
+        (SVMCoreset(20, l2=-1), "l2 must be a finite number greater than 0"),
     ],
 )
 def test_what_cannot_be_distributed_is_refused(selector, message, data):
@@ -237,25 +239,25 @@ def test_what_cannot_be_distributed_is_refused(selector, message, data):
 
 
 def test_bad_data_are_named(data):
-    X, y = data
+    (X, y), rng = data, np.random.default_rng(0)
     with pytest.raises(ValueError, match="one class only"):
         svm_coreset(SVMCoreset(20), *dask_arrays(X, np.repeat([0, 1], 1500), 100))
     with pytest.raises(ValueError, match="dask array or bag"):
-        merge_reduce(UniformCoreset(), X, y, size=10)
+        merge_reduce(UniformCoreset(), X, y, size=10, rng=rng)
     with pytest.raises(ValueError, match="y must be a dask array, as X is, got ndarray"):
-        merge_reduce(UniformCoreset(), da.from_array(X), y, size=10)
+        merge_reduce(UniformCoreset(), da.from_array(X), y, size=10, rng=rng)
     with pytest.raises(ValueError, match="X must hold real numbers, got dtype object"):
-        merge_reduce(UniformCoreset(), da.from_array(X.astype(object), chunks=1000), size=10)
+        merge_reduce(UniformCoreset(), da.from_array(X.astype(object), chunks=1000), size=10, rng=rng)
     with pytest.raises(ValueError, match=r"y must be None for a bag, whose items are pairs \(X, y\), got ndarray"):
-        merge_reduce(UniformCoreset(), db.from_sequence([(X, y)]), y, size=10)
+        merge_reduce(UniformCoreset(), db.from_sequence([(X, y)]), y, size=10, rng=rng)
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
-        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=0)
+        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=0, rng=rng)
     with pytest.raises(ValueError, match="one label a row"):
-        merge_reduce(UniformCoreset(), dask_arrays(X, y)[0], da.from_array(y[:100]), size=10)
+        merge_reduce(UniformCoreset(), dask_arrays(X, y)[0], da.from_array(y[:100]), size=10, rng=rng)
     X = X.copy()
     X[7, 1] = np.nan
     with pytest.raises(ValueError, match="NaN or infinity"):
-        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=10)
+        merge_reduce(UniformCoreset(), *dask_arrays(X, y), size=10, rng=rng)
     with pytest.raises(ValueError, match="exactly 2 classes"):
         svm_coreset(SVMCoreset(20), *dask_arrays(data[0], np.arange(3000) % 3))
 

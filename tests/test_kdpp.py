@@ -30,7 +30,7 @@ def features(n=7, d=2, seed=0):
 def test_low_rank_draws_and_probabilities_are_the_determinants(d, k, ridge):
     X = features(d=d)
     sets, p = by_enumeration(X @ X.T + ridge * np.eye(7), k)
-    process = KDPP(X, k, ridge=ridge, random_state=1)
+    process = KDPP(X, k, shift=ridge, random_state=1)
     np.testing.assert_allclose(np.exp([process.log_prob(s) for s in sets]), p, atol=1e-9)
     check_against(process, sets, p)
 
@@ -48,9 +48,9 @@ def test_kernel_draws_and_probabilities_are_the_determinants():
 def test_a_kernel_that_is_low_rank_plus_identity_is_found_to_be():
     X = features()
     process = KDPP.from_kernel(X @ X.T + 0.3 * np.eye(7), 3)
-    assert process.ridge == pytest.approx(0.3)
+    assert process.shift == pytest.approx(0.3)
     assert process._U.shape == (7, 2)
-    direct = KDPP(X, 3, ridge=0.3)
+    direct = KDPP(X, 3, shift=0.3)
     for s in combinations(range(7), 3):
         assert process.log_prob(s) == pytest.approx(direct.log_prob(s), abs=1e-8)
 
@@ -61,7 +61,7 @@ def test_inclusion_probabilities_agree_with_dppy():
     oracle = dppy.FiniteDPP("likelihood", L=X @ X.T + 0.5 * np.eye(30))
     rng = np.random.RandomState(0)
     theirs = np.array([np.isin(np.arange(30), oracle.sample_exact_k_dpp(4, random_state=rng)) for _ in range(3000)])
-    process = KDPP(X, 4, ridge=0.5, random_state=0)
+    process = KDPP(X, 4, shift=0.5, random_state=0)
     ours = np.array([np.isin(np.arange(30), process.sample()) for _ in range(3000)])
     sem = np.sqrt((ours.var(axis=0) + theirs.var(axis=0)) / 3000)
     assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) < 4.5 * sem + 1e-3).all()
@@ -79,7 +79,7 @@ def test_elementary_symmetric_polynomials_are_the_sums_of_products():
 
 def test_same_seed_gives_the_same_sets():
     X = features(n=50, d=3)
-    one, two = (KDPP(X, 5, ridge=1.0, random_state=3) for _ in range(2))
+    one, two = (KDPP(X, 5, shift=1.0, random_state=3) for _ in range(2))
     for _ in range(20):
         np.testing.assert_array_equal(one.sample(), two.sample())
 
@@ -88,13 +88,13 @@ def test_bad_input_is_refused():
     X = features()
     for k in (0, 8):
         with pytest.raises(ValueError, match="k must be"):
-            KDPP(X, k, ridge=1.0)
+            KDPP(X, k, shift=1.0)
         with pytest.raises(ValueError, match="k must be"):
             UniformSubsets(7, k)
-    with pytest.raises(ValueError, match="give a ridge"):
+    with pytest.raises(ValueError, match="give a shift"):
         KDPP(X, 3)
-    with pytest.raises(ValueError, match="ridge must"):
-        KDPP(X, 2, ridge=-1)
+    with pytest.raises(ValueError, match="shift must"):
+        KDPP(X, 2, shift=-1)
     with pytest.raises(ValueError, match="finite"):
         KDPP(np.full((3, 2), np.nan), 1)
     with pytest.raises(ValueError, match="semi-definite"):
@@ -102,14 +102,14 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="symmetric"):
         KDPP.from_kernel(X, 2)
     with pytest.raises(ValueError, match="3 points"):
-        KDPP(X, 3, ridge=1.0).log_prob([0, 1])
-    assert KDPP(X, 2, ridge=0.0).log_prob([1, 1]) == -np.inf
+        KDPP(X, 3, shift=1.0).log_prob([0, 1])
+    assert KDPP(X, 2, shift=0.0).log_prob([1, 1]) == -np.inf
     assert KDPP(np.ones((1, 1)), 1).sample().tolist() == [0]
 
 
 def set_mixture(seed=0, **options):
     X = features(n=12)
-    return SetMixture([KDPP(X, 3, ridge=r) for r in (0.1, 10.0)], random_state=seed, **options)
+    return SetMixture([KDPP(X, 3, shift=r) for r in (0.1, 10.0)], random_state=seed, **options)
 
 
 @pytest.mark.parametrize("learn", [True, False])

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from handful.experiments.gather import catalogue
-from handful.experiments.notebooks import NotebookError, find_notebooks, lint, plan
-from handful.experiments.runner import reproduce
+from handful_papers.catalogue import catalogue
+from handful_papers.notebooks import NotebookError, find_notebooks, lint, plan
+from handful_papers.runner import reproduce
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPECTED = ROOT / "tests" / "expected"
@@ -22,20 +22,6 @@ def _names():
 
 
 NAMES = _names()
-MAX_MINUTES = 1  # at profile quick, on two cores
-
-
-@pytest.fixture(scope="session")
-def quick(request, tmp_path_factory):
-    """Outcomes of those notebooks whose tests were asked for, by name, and the folder of their results."""
-    asked = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if "quick" in getattr(item, "fixturenames", ()) and "name" in getattr(item, "callspec", item).params
-    }
-    figures = tmp_path_factory.mktemp("figures")
-    runs = [run for run in plan(ROOT / "notebooks", "quick") if run.name in asked]
-    return {o.run.name: o for o in reproduce(runs, figures=figures, jobs=2)}, figures
 
 
 def test_there_are_notebooks_with_clean_sources():
@@ -44,7 +30,7 @@ def test_there_are_notebooks_with_clean_sources():
 
 
 def test_every_notebook_is_in_the_catalogue_and_every_entry_is_there():
-    listed = {item.name for paper in catalogue() for item in paper.items if item.notebook}
+    listed = {item.name for paper in catalogue() for item in paper.items}
     assert listed == set(NAMES)
 
 
@@ -53,22 +39,14 @@ def test_the_readme_names_the_notebook(name):
     assert name.split("/")[1] in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.timeout(1200)  # the first of these waits for all notebooks to run
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_runs_at_quick(name, quick):
-    outcome = quick[0][name]
-    problem = outcome.error or {}
-    assert outcome.status == "done", f"cell {problem.get('cell')}: {problem.get('error')}\n{problem.get('traceback')}"
-    assert outcome.run.minutes <= MAX_MINUTES
-
-
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_leaves_the_expected_numbers(name, quick):
-    outcomes, figures = quick
-    assert outcomes[name].status == "done"
-    problems = compare(pd.read_csv(figures / "quick" / f"{name}.csv"), EXPECTED / name)
-    assert problems == []
+def test_a_notebook_runs_at_quick_and_leaves_the_expected_numbers(name, tmp_path):
+    (run,) = plan(ROOT / "notebooks", "quick", [name])
+    (outcome,) = reproduce([run], figures=tmp_path)
+    problem = outcome.error or {}
+    assert outcome.status == "done", f"cell {problem.get('cell')}: {problem.get('error')}\n{problem.get('traceback')}"
+    assert compare(pd.read_csv(tmp_path / "quick" / f"{name}.csv"), EXPECTED / name) == []
 
 
 def compare(rows, expected):

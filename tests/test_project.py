@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "lib" / "handful"
+LIB = ROOT / "lib"
+PACKAGES = ("handful", "handful_papers")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SOURCES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+SOURCES = {path.relative_to(LIB).as_posix(): path for name in PACKAGES for path in sorted((LIB / name).rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
 
-# From the bottom up: a room imports only from itself and from rooms above it in this list.
+# The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 ROOMS = [
-    ["torch_data", "checks", "coreset", "linalg"],
-    ["baselines", "baselines_trained"],
+    ["version", "lazy", "torch_data", "torch_training", "checks", "coreset", "linalg"],
+    ["baselines"],
     ["svm"],
     ["sensitivity"],
     ["bilevel"],
@@ -38,9 +40,9 @@ ROOMS = [
     ["dictionary"],
     ["distributed"],
     ["data"],
-    ["experiments"],
     ["cli"],
 ]
+PAPERS = ("bico", "svm", "vrm", "vcgmm")  # rooms of handful_papers; its other modules are the machinery
 MAX_LINES = 450
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
@@ -129,7 +131,7 @@ def test_conda_users_get_the_same():
 def test_what_is_imported_is_required():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
     trees |= {path: ast.parse(code(path)) for path in (ROOT / "notebooks").glob("*/*.ipynb")}
-    ours = {"handful", *sys.stdlib_module_names, *(path.stem for path in trees)}
+    ours = {*PACKAGES, *sys.stdlib_module_names, *(path.stem for path in trees)}
     provided, known, missing = metadata.packages_distributions(), set(requirements()), set()
     for path, tree in trees.items():
         for top in {module.split(".")[0] for module, _ in imports(tree)} - ours:
@@ -159,30 +161,70 @@ def imports(tree):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield node.module, node.lineno
-            if node.module == "handful":
-                yield from ((f"handful.{alias.name}", node.lineno) for alias in node.names)
+            if f"{node.module}.{node.names[0].name}" in MODULES or node.module in PACKAGES:
+                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def dotted(name):
+    """ "handful/svm/rough.py" as "handful.svm.rough"."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+MODULES = {dotted(name): name for name in SOURCES}
 
 
 def room(module):
     """Place of `handful.x.y` in ROOMS, or None for what is no room: names that handful/__init__ re-exports."""
-    name = module.split(".")[1] if "." in module else ""
+    package, _, rest = module.partition(".")
+    name = rest.split(".")[0] if package == "handful" else ""
     return next((i for i, row in enumerate(ROOMS) if name in row), None)
 
 
+def paper(module):
+    """The paper in whose room a module is; "" for the machinery, None outside the reproduction."""
+    package, _, rest = module.partition(".")
+    if package != "handful_papers":
+        return None
+    return rest.split(".")[0] if rest.split(".")[0] in PAPERS else ""
+
+
 def test_every_module_has_its_room():
-    tops = {name.split("/")[0].removesuffix(".py") for name in SOURCES} - {"__init__"}
+    tops = {name.split("/")[1].removesuffix(".py") for name in SOURCES if name.startswith("handful/")} - {"__init__"}
     assert tops - {name for row in ROOMS for name in row} == set(), "new rooms need a place in ROOMS"
 
 
 def test_a_room_imports_only_from_rooms_above():
     wrong = []
     for name, tree in TREES.items():
-        here = room("handful." + name.removesuffix(".py").replace("/", "."))
+        here = room(dotted(name))
         for module, line in imports(tree):
-            there = room(module) if module.startswith("handful.") else None
+            there = room(module)
             if here is not None and there is not None and there > here:
                 wrong.append(f"{name}:{line} imports {module}")
     assert wrong == []
+
+
+def test_the_library_the_machinery_and_the_papers_keep_to_themselves():
+    wrong = []
+    for name, tree in TREES.items():
+        here = paper(dotted(name))
+        for module, line in imports(tree):
+            there = paper(module)
+            if there is not None and (here is None or there not in ("", here)):
+                wrong.append(f"{name}:{line} imports {module}")
+    assert wrong == []
+
+
+def test_nothing_imports_in_circles():
+    needs = {
+        module: {m for m, _ in imports(TREES[name]) if m in MODULES and m != module} for module, name in MODULES.items()
+    }
+    # A package's __init__ only re-exports what its modules define.
+    graph = {module: found for module, found in needs.items() if not MODULES[module].endswith("__init__.py")}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
 
 
 def test_relative_imports_do_not_hide_rooms():
@@ -190,12 +232,12 @@ def test_relative_imports_do_not_hide_rooms():
     assert relative == []
 
 
-def test_only_the_command_prints():
+def test_only_the_commands_print():
     prints = [
         f"{name}:{node.lineno}"
         for name, tree in TREES.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" and name != "cli.py"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" and not name.endswith("/cli.py")
     ]
     assert prints == []
 
@@ -230,9 +272,11 @@ def test_names_at_the_top_exist_and_are_sorted():
     assert [name for name in handful.__all__ if not hasattr(handful, name)] == []
 
 
-def test_installing_brings_every_file_of_the_package():
-    patterns = PROJECT["tool"]["setuptools"]["package-data"]["handful"]
-    files = [p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*") if p.is_file()]
+def test_a_wheel_holds_every_file_of_the_library_and_none_of_the_reproduction():
+    setuptools = PROJECT["tool"]["setuptools"]
+    assert setuptools["packages"]["find"]["include"] == ["handful", "handful.*"]
+    patterns, package = setuptools["package-data"]["handful"], LIB / "handful"
+    files = [p.relative_to(package).as_posix() for p in package.rglob("*") if p.is_file()]
     data = [f for f in files if "__pycache__" not in f and not f.endswith(".py")]
     assert data
     assert [f for f in data if not any(fnmatch.fnmatch("/" + f, p.replace("**", "*")) for p in patterns)] == []
@@ -246,7 +290,8 @@ def test_installing_brings_every_file_of_the_package():
 def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_path):
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    kept = [f"lib/handful/{name}" for name in SOURCES] + [
+    kept = [f"lib/{name}" for name in SOURCES] + [
+        "lib/handful_papers/bico/published.csv",
         "lib/handful/data/registry.toml",
         "figures/laptop/bico/fig06_binary_logistic.png",
         "figures/paper/bico/fig06_binary_logistic.csv",
@@ -257,6 +302,7 @@ def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_p
         "figures/quick/bico/fig06_binary_logistic.png",
         "figures/laptop/bico/.state/fig06_binary_logistic.json",
         "figures/index.html",
+        "figures/bico.html",
         "figures/notebooks/laptop/bico/fig06_binary_logistic.ipynb",
         ".venv/.handful",
         "lib/handful/__pycache__/coreset.cpython-311.pyc",

@@ -42,7 +42,7 @@ def test_reaches_least_squares_with_any_sampler(learned):
     if learned:
         p = group_components(np.linalg.norm(X, axis=1) > 2, leak=0.1)
         sampler = MixtureSampler(p, batch_size=10, random_state=0)
-    coef, path = linear_sgd(X, y, sampler, loss="squared", step=0.1, n_steps=4000, record_at=[1, 100, 4000])
+    coef, path = linear_sgd(X, y, sampler, loss="squared", learning_rate=0.1, n_steps=4000, record_at=[1, 100, 4000])
     np.testing.assert_allclose(coef, np.linalg.lstsq(X, y)[0], atol=0.02)
     assert path.shape == (3, 4)
     np.testing.assert_array_equal(path[-1], coef)
@@ -63,7 +63,7 @@ def test_steps_shrink_and_weights_are_truncated_as_said():
     coef = np.zeros(4)
     for t in (1, 2, 3):
         coef -= 0.01 / np.sqrt(t) * (0.8 * 5 + 0.2) * 2 * (X[3] @ coef - y[3]) * X[3]
-    ours, path = linear_sgd(X, y, Fixed(), loss="squared", step=0.01, n_steps=3, truncation=0.2)
+    ours, path = linear_sgd(X, y, Fixed(), loss="squared", learning_rate=0.01, n_steps=3, truncation=0.2)
     np.testing.assert_allclose(ours, coef)
     assert path.shape == (0, 4)
 
@@ -72,13 +72,13 @@ def test_bad_input_is_refused():
     X, y = problem()
     sampler = UniformSampler(300, batch_size=10, random_state=0)
     with pytest.raises(ValueError, match="loss must be one of"):
-        linear_sgd(X, y, sampler, loss="huber", step=0.1, n_steps=1)
+        linear_sgd(X, y, sampler, loss="huber", learning_rate=0.1, n_steps=1)
     with pytest.raises(ValueError, match="labels -1 and"):
-        linear_sgd(X, y, sampler, loss="hinge", step=0.1, n_steps=1)
+        linear_sgd(X, y, sampler, loss="hinge", learning_rate=0.1, n_steps=1)
     with pytest.raises(ValueError, match="the sampler draws from 300"):
-        linear_sgd(X[:-1], y[:-1], sampler, loss="squared", step=0.1, n_steps=1)
+        linear_sgd(X[:-1], y[:-1], sampler, loss="squared", learning_rate=0.1, n_steps=1)
     with (
-        pytest.raises(FloatingPointError, match="shorten step"),
+        pytest.raises(FloatingPointError, match="lower learning_rate"),
         np.errstate(over="ignore", invalid="ignore"),
     ):
-        linear_sgd(X, y, sampler, loss="squared", step=1e3, n_steps=500)
+        linear_sgd(X, y, sampler, loss="squared", learning_rate=1e3, n_steps=500)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import BilevelCoreset, CoresetEstimator, KCenter, LeastSquares, Logistic, Selector, UniformCoreset
-from handful.bilevel.proxy import ProxyCoreset
+from handful.bilevel import Forward, ProxyCoreset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -26,13 +26,13 @@ def all_selectors():
     # Those of every algorithm; what experiments define for themselves is no part of the interface, and a selector that
     # hands its input to another refuses what that one refuses.
     for module in pkgutil.walk_packages(handful.__path__, "handful."):
-        if not module.name.startswith(("handful.experiments", "handful.data", "handful.cli")):
+        if not module.name.startswith(("handful_papers", "handful.data", "handful.cli")):
             importlib.import_module(module.name)
     found, queue = set(), [Selector]
     while queue:
         for cls in queue.pop().__subclasses__():
             queue.append(cls)
-            library = cls.__module__.startswith("handful.") and not cls.__module__.startswith("handful.experiments")
+            library = cls.__module__.startswith("handful.") and not cls.__module__.startswith("handful_papers")
             if library and not cls.__name__.startswith("_") and cls is not ProxyCoreset:
                 found.add(cls)
     return sorted(found, key=lambda cls: cls.__name__)
@@ -71,7 +71,10 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [cls(size=5) for cls in SELECTORS]
-    + [BilevelCoreset(LeastSquares(), size=5), BilevelCoreset(size=5, score="linear", n_start=2, weighting="optimised")]
+    + [
+        BilevelCoreset(LeastSquares(), size=5),
+        BilevelCoreset(size=5, rule="linear", strategy=Forward(n_start=2), weighting="optimised"),
+    ]
     + [ProxyCoreset(size=5), ProxyCoreset(KCenter(), RBFSampler(), size=5)]
     + [pair for pair, _ in PAIRS],
     expected_failed_checks=expected_failures,
@@ -272,11 +275,10 @@ def options(draw, cls):
         problem = draw(st.sampled_from([None, Logistic(1.0), LeastSquares(), LeastSquares(fit_intercept=False)]))
         return dict(
             problem=problem,
-            score=draw(st.sampled_from(["linear", "quadratic"])),
+            rule=draw(st.sampled_from(["linear", "quadratic"])),
             weighting=draw(st.sampled_from(["binary", "optimised", "corrective"])),
-            batch=draw(st.sampled_from([1, 3])),
+            strategy=Forward(draw(st.sampled_from([1, 3])), n_start=draw(st.sampled_from([None, 1]))),
             robust=draw(st.booleans()),
-            n_start=draw(st.sampled_from([None, 1])),
         )
     parameters = cls().get_params()
     choices = {"weighting": ["binary", "cells"], "n_clusters": [1, 3], "radius": [0.1, 100.0]}

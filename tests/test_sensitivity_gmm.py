@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful.sensitivity.gmm import MixtureSensitivity, mixture_sensitivities, rough_centres
+from handful.sensitivity.gmm import MixtureSensitivity, mixture_sensitivities, rough_centers
 
 
 def clustered(rng, n=120, d=2):
@@ -19,7 +19,7 @@ def sq_distances(X, centres):
 def test_no_row_ever_costs_more_than_its_bound(seed):
     rng = np.random.default_rng(seed)
     X, weights = clustered(rng)
-    bound = mixture_sensitivities(*rough_centres(X, weights, 4, rng=rng), weights)
+    bound = mixture_sensitivities(*rough_centers(X, weights, 4, rng=rng), weights)
     worst = np.zeros(len(X))
     for trial in range(500):
         centres = X[rng.choice(len(X), 4, replace=False)] + rng.normal(size=(4, 2)) * 10.0 ** rng.uniform(-2, 2)
@@ -35,7 +35,7 @@ def test_no_row_ever_costs_more_than_its_bound(seed):
 def test_the_bound_is_the_formula_of_the_paper():
     rng = np.random.default_rng(0)
     X, u = clustered(rng, n=30)
-    label, sq_dist = rough_centres(X, u, 3, rng=rng)
+    label, sq_dist = rough_centers(X, u, 3, rng=rng)
     alpha = 16 * (np.log(3) + 2)
     mean = sum(u[i] * sq_dist[i] for i in range(30)) / sum(u)
     for i, bound in enumerate(mixture_sensitivities(label, sq_dist, u)):
@@ -45,10 +45,10 @@ def test_the_bound_is_the_formula_of_the_paper():
         assert bound == pytest.approx(2 * alpha * sq_dist[i] / mean + 4 * alpha * within / mean + 4 * sum(u) / mass)
 
 
-def test_rough_centres_give_each_row_its_nearest_centre():
+def test_rough_centers_give_each_row_its_nearest_centre():
     rng = np.random.default_rng(1)
     X, u = clustered(rng)
-    label, sq_dist = rough_centres(X, u, 5, rng=rng)
+    label, sq_dist = rough_centers(X, u, 5, rng=rng)
     centres = np.array([X[label == j][sq_dist[label == j].argmin()] for j in range(5)])
     assert sq_dist == pytest.approx(sq_distances(X, centres), abs=1e-9)
     assert (label == ((X[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)).all()

@@ -6,11 +6,11 @@ from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw,
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import (
     exact_sensitivity,
-    lower_bound_instance,
     printed_bound,
     printed_bound_counterexample,
     tight_bound,
 )
+from handful.sensitivity.svm_mixture import FULL, joined, moments, sq_mahalanobis
 from handful.svm import LinearSVM, svm_objective
 from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
@@ -21,9 +21,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from svm_oracle import qp_sensitivity
+from svm_oracle import lower_bound_instance, qp_sensitivity
 
-KINDS = [(score, sampling) for score in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
+KINDS = [(rule, sampling) for rule in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
 
 
 @pytest.fixture
@@ -37,17 +37,13 @@ def cancer():
     return StandardScaler().fit_transform(X), 2.0 * y - 1
 
 
-SCORE = "`score` is a hyper-parameter, the word of the papers, not a method; it calls it"
 EXPECTED = {
-    "check_fit_score_takes_y": SCORE,
-    "check_n_features_in_after_fitting": SCORE,
-    "check_pipeline_consistency": SCORE,
     "check_array_api_input": "runs only where SCIPY_ARRAY_API=1 is set before scipy is imported; not claimed",
 }
 
 
 @parametrize_with_checks(
-    [SVMCoreset(size=5), SVMCoreset(size=5, score="mixture", sampling="systematic")],
+    [SVMCoreset(size=5), SVMCoreset(size=5, rule="tight", sampling="systematic")],
     expected_failed_checks=lambda _: EXPECTED,
 )
 def test_estimator_checks(estimator, check):
@@ -74,9 +70,9 @@ def adversarial_instance(rng):
     return X, np.array([1.0, 1.0, -1.0]), u, 0.5 * 10 ** rng.normal(scale=0.1)
 
 
-def bounds_of(X, y, u, lam, labels, bound):
+def bounds_of(X, y, u, price, labels, bound):
     """The bound of every point for the partition `labels` (within classes), with a certified optimum."""
-    opt = LinearSVM(lam=lam, tol=1e-9).fit(X, y, sample_weight=u).lower_bound_
+    opt = LinearSVM(l2=1 / (price * u.sum()), tol=1e-9).fit(X, y, sample_weight=u).lower_bound_
     out = np.empty(len(y))
     for sign in (-1, 1):
         for k in np.unique(labels[y == sign]):
@@ -84,87 +80,87 @@ def bounds_of(X, y, u, lam, labels, bound):
             centre = np.average(X[mine], axis=0, weights=u[mine])
             distance = np.linalg.norm(X[mine] - centre, axis=1)
             weight = np.full(mine.sum(), u[mine].sum())
-            out[mine] = bound(distance, u[mine], weight, u.sum(), lam=lam, opt=opt)
+            out[mine] = bound(distance, u[mine], weight, u.sum(), price=price, opt=opt)
     return out
 
 
 def test_exact_sensitivity_equals_that_of_a_qp_solver(rng):
     for instance in [random_instance(rng) for _ in range(25)] + [adversarial_instance(rng) for _ in range(10)]:
-        X, y, u, lam = instance
+        X, y, u, price = instance
         for i in rng.choice(len(y), size=min(3, len(y)), replace=False):
-            ours = exact_sensitivity(X, y, i, lam=lam, sample_weight=u)
-            assert ours == pytest.approx(qp_sensitivity(X, y, i, lam=lam, u=u), rel=1e-4)
+            ours = exact_sensitivity(X, y, i, price=price, sample_weight=u)
+            assert ours == pytest.approx(qp_sensitivity(X, y, i, price=price, u=u), rel=1e-4)
 
 
-def excess(X, y, u, lam, i, s):
+def excess(X, y, u, price, i, s):
     """A certified upper bound on max_w u f(p, w) / (s F(w)) - 1 over the w with a loss at p, up to a factor.
 
-    That p's share is at most s F everywhere means that the SVM with the linear term lam u <z_p, w> has an
-    optimum of at least lam u; its dual objective bounds that optimum from below.
+    That p's share is at most s F everywhere means that the SVM with the linear term price u <z_p, w> has an
+    optimum of at least price u; its dual objective bounds that optimum from below.
     """
     curvature = s - u[i] / u.sum()
     z = y[i] * np.append(X[i], 1.0)
-    svm = minimise(design(X), y, s * lam * u / curvature, tol=1e-8, linear=-lam * u[i] * z / curvature)
-    return 1 - svm.lower_bound * curvature / (lam * u[i])
+    svm = minimise(design(X), y, s * price * u / curvature, tol=1e-8, linear=-price * u[i] * z / curvature)
+    return 1 - svm.lower_bound * curvature / (price * u[i])
 
 
 def test_ten_thousand_sensitivities_are_below_the_tight_bound(rng):
     checked = 0
     while checked < 10_000:
-        X, y, u, lam = random_instance(rng) if checked % 5 else adversarial_instance(rng)
-        bound = bounds_of(X, y, u, lam, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound)
+        X, y, u, price = random_instance(rng) if checked % 5 else adversarial_instance(rng)
+        bound = bounds_of(X, y, u, price, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound)
         for i in np.flatnonzero(bound < 1):  # 1 is a bound by definition
-            assert excess(X, y, u, lam, i, bound[i]) <= 1e-6
+            assert excess(X, y, u, price, i, bound[i]) <= 1e-6
             checked += 1
 
 
 def test_the_tight_bound_is_attained(rng):
     """So no smaller one of the same ingredients holds, and the test above can fail."""
-    X, y, u, lam, light = printed_bound_counterexample(3.0, 1e-5, 1e7)
-    bound = bounds_of(X, y, u, lam, np.zeros(3, dtype=int), tight_bound)[light]
-    assert qp_sensitivity(X, y, light, lam=lam, u=u) > 0.999 * bound
-    assert excess(X, y, u, lam, light, 0.99 * bound) > 1e-3
+    X, y, u, price, light = printed_bound_counterexample(3.0, 1e-5, 1e7)
+    bound = bounds_of(X, y, u, price, np.zeros(3, dtype=int), tight_bound)[light]
+    assert qp_sensitivity(X, y, light, price=price, u=u) > 0.999 * bound
+    assert excess(X, y, u, price, light, 0.99 * bound) > 1e-3
 
 
 def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
     """The counterexample to Lemma 5.3, with both candidate constants; the tight bound holds, and is attained."""
     for distance, kappa in ((2.3, 4 / 9), (2.65, 2 / 3)):
-        X, y, u, lam, light = printed_bound_counterexample(distance)
-        exact = qp_sensitivity(X, y, light, lam=lam, u=u)
+        X, y, u, price, light = printed_bound_counterexample(distance)
+        exact = qp_sensitivity(X, y, light, price=price, u=u)
         labels = np.zeros(3, dtype=int)
-        printed = bounds_of(X, y, u, lam, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k))[light]
-        tight = bounds_of(X, y, u, lam, labels, tight_bound)[light]
+        printed = bounds_of(X, y, u, price, labels, lambda *a, k=kappa, **b: printed_bound(*a, **b, kappa=k))[light]
+        tight = bounds_of(X, y, u, price, labels, tight_bound)[light]
         assert 0.94 < printed / exact < 0.96
         assert 1 <= tight / exact * (1 + 1e-6) < 1.01
 
 
-@pytest.mark.parametrize(("d", "lam"), [(2, 1.0), (4, 0.3), (4, 5.0), (6, 1.0)])
-def test_lower_bound_lemma(d, lam):
+@pytest.mark.parametrize(("d", "price"), [(2, 1.0), (4, 0.3), (4, 5.0), (6, 1.0)])
+def test_lower_bound_lemma(d, price):
     """Lemma 5.2, a point of the other label added, as its proof asks for one of each."""
     X = lower_bound_instance(d)
     n = len(X)
     y = np.ones(n)
-    bound = (d**2 + 8 * n * lam) / (n * (d**2 + 8 * lam))
+    bound = (d**2 + 8 * n * price) / (n * (d**2 + 8 * price))
     w = np.where(X[0] > 0, 0.0, np.sqrt(d / 2))
     assert (X[1:] @ w >= 1 - 1e-12).all()  # the others pay nothing
-    share = w @ w / (2 * n) + lam
-    assert share / (w @ w / 2 + lam) == pytest.approx(bound)
+    share = w @ w / (2 * n) + price
+    assert share / (w @ w / 2 + price) == pytest.approx(bound)
     far = np.vstack([X, np.full(d, -100.0)])
     both = np.append(y, -1.0)
     u = np.append(np.ones(n), 1e-9)  # there, and of no weight: the instance of the lemma
-    assert qp_sensitivity(far, both, 0, lam=lam, u=u) >= bound * (1 - 1e-4)
-    partition = bounds_of(far, both, u, lam, np.zeros(n + 1, dtype=int), tight_bound)
+    assert qp_sensitivity(far, both, 0, price=price, u=u) >= bound * (1 - 1e-4)
+    partition = bounds_of(far, both, u, price, np.zeros(n + 1, dtype=int), tight_bound)
     assert partition[0] >= bound * (1 - 1e-4)
 
 
-@pytest.mark.parametrize(("score", "sampling"), KINDS)
-def test_every_cost_is_estimated_without_bias(score, sampling, cancer, rng):
+@pytest.mark.parametrize(("rule", "sampling"), KINDS)
+def test_every_cost_is_estimated_without_bias(rule, sampling, cancer, rng):
     X, y = cancer
     u = rng.exponential(size=len(y))
-    queries = [np.zeros(31), rng.normal(size=31), 0.1 * rng.normal(size=31), LinearSVM(lam=1e-2).fit(X, y)]
+    queries = [np.zeros(31), rng.normal(size=31), 0.1 * rng.normal(size=31), LinearSVM(l2=0.2).fit(X, y)]
     queries[-1] = np.append(queries[-1].coef_[0], queries[-1].intercept_)
     costs = [np.maximum(0, 1 - y * (X @ w[:-1] + w[-1])) for w in queries] + [np.ones(len(y))]
-    selector = SVMCoreset(60, score=score, sampling=sampling, n_clusters=3)
+    selector = SVMCoreset(60, rule=rule, sampling=sampling, n_clusters=3)
     draws = []
     for seed in range(300):
         selector.random_state = seed
@@ -175,19 +171,19 @@ def test_every_cost_is_estimated_without_bias(score, sampling, cancer, rng):
     assert (np.abs(np.mean(draws, axis=0) - truth) < 4 * sem + 1e-9 * truth).all()
 
 
-@pytest.mark.parametrize(("score", "sampling"), KINDS)
-def test_coreset_trains_better_than_uniform_sampling(score, sampling, cancer):
+@pytest.mark.parametrize(("rule", "sampling"), KINDS)
+def test_coreset_trains_better_than_uniform_sampling(rule, sampling, cancer):
     X, y = cancer
-    best = LinearSVM(lam=0.1).fit(X, y)
+    best = LinearSVM(l2=0.02).fit(X, y)
 
     def error(selector, seed):
         selector.random_state = seed
         X_small, y_small, w = selector.fit(X, y).take(X, y)
-        model = LinearSVM(lam=0.1).fit(X_small, y_small, sample_weight=w * len(y) / w.sum())
-        cost = svm_objective(X, y, np.append(model.coef_[0], model.intercept_), lam=0.1)
+        model = LinearSVM(l2=0.02).fit(X_small, y_small, sample_weight=w)
+        cost = svm_objective(X, y, np.append(model.coef_[0], model.intercept_), l2=0.02)
         return cost / best.objective_ - 1
 
-    ours = np.mean([error(SVMCoreset(60, lam=0.1, score=score, sampling=sampling), s) for s in range(20)])
+    ours = np.mean([error(SVMCoreset(60, l2=0.02, rule=rule, sampling=sampling), s) for s in range(20)])
     uniform = np.mean([error(UniformCoreset(60), s) for s in range(20)])
     assert ours < uniform
 
@@ -224,29 +220,49 @@ def test_mahalanobis_distances_are_those_of_the_definition(rng):
     inverse = np.linalg.inv((centred.T * u) @ centred / u.sum())
     expected = [z @ inverse @ z for z in centred]
     for columns in (design(X), design(sparse.csr_matrix(X))):
-        np.testing.assert_allclose(columns.sq_mahalanobis(u), expected, rtol=1e-3)
+        np.testing.assert_allclose(sq_mahalanobis(columns, moments(columns, u)), expected, rtol=1e-3)
+
+
+def test_distances_in_many_features_are_relative_to_the_variances(rng):
+    X = rng.normal(size=(300, FULL + 1)) * rng.uniform(0.5, 2, size=FULL + 1) + 3
+    u = rng.exponential(size=300)
+    centred = X - np.average(X, axis=0, weights=u)
+    expected = (centred**2 / np.average(centred**2, axis=0, weights=u)).sum(axis=1)
+    for columns in (design(X), design(sparse.csr_matrix(X))):
+        np.testing.assert_allclose(sq_mahalanobis(columns, moments(columns, u)), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("d", [4, FULL + 1])
+def test_moments_of_parts_join_to_those_of_the_whole(d, rng):
+    X, u = rng.normal(size=(90, d)) + 1e4, rng.exponential(size=90)
+    whole = moments(design(X), u)
+    parts = joined([moments(design(X[part]), u[part]) for part in (slice(0, 20), slice(20, 21), slice(21, 90))])
+    assert parts.weight == pytest.approx(whole.weight)
+    np.testing.assert_allclose(parts.mean, whole.mean)
+    np.testing.assert_allclose(parts.scatter, whole.scatter, rtol=1e-6, atol=1e-6 * np.abs(whole.scatter).max())
 
 
 @pytest.mark.parametrize("bound", [tight_bound, printed_bound])
 def test_bounds_of_far_points_under_a_tiny_optimum_are_one(bound):
     distance = np.array([1e-200, 1.0, 1e30])
-    values = bound(distance, np.ones(3), np.full(3, 10.0), 20.0, lam=1.0, opt=np.finfo(float).tiny)
+    values = bound(distance, np.ones(3), np.full(3, 10.0), 20.0, price=1.0, opt=np.finfo(float).tiny)
     assert ((values >= 0.1) & (values <= 1.0)).all()
     np.testing.assert_array_equal(values[1:], 1.0)
 
 
-def test_shifting_the_data_changes_nothing(cancer):
+@pytest.mark.parametrize("shift", [7.0, 1e6])
+def test_shifting_the_data_changes_nothing(shift, cancer):
     X, y = cancer
-    for score in ("tight", "mixture"):
-        near, far = (SVMCoreset(50, score=score, random_state=0, n_clusters=4).fit(X + shift, y) for shift in (0, 7))
+    for rule in ("tight", "mixture"):
+        near, far = (SVMCoreset(50, rule=rule, random_state=0, n_clusters=4).fit(X + s, y) for s in (0, shift))
         np.testing.assert_allclose(near.probabilities_, far.probabilities_, rtol=1e-2)
 
 
 def test_sparse_and_dense_give_the_same_scores(rng):
     X = sparse.random(400, 30, density=0.2, random_state=1, format="csr")
     y = np.sign(X @ rng.normal(size=30) + 0.1 * rng.normal(size=400))
-    a = SVMCoreset(50, score="mixture", random_state=0).fit(X, y)
-    b = SVMCoreset(50, score="mixture", random_state=0).fit(X.toarray(), y)
+    a = SVMCoreset(50, random_state=0).fit(X, y)
+    b = SVMCoreset(50, random_state=0).fit(X.toarray(), y)
     np.testing.assert_allclose(a.probabilities_, b.probabilities_, rtol=1e-6)
     np.testing.assert_array_equal(a.indices_, b.indices_)
 
@@ -298,9 +314,9 @@ def test_weights_over_twelve_orders_of_magnitude(cancer, rng):
     assert np.isfinite(coreset.weights_).all()
 
 
-def test_separable_data_with_a_tiny_lam(rng):
+def test_separable_data_with_a_large_penalty(rng):
     X = np.vstack([rng.normal(size=(40, 2)) + 6, rng.normal(size=(40, 2)) - 6])
-    coreset = SVMCoreset(20, lam=1e-9, random_state=0).fit(X, np.repeat([0, 1], 40))
+    coreset = SVMCoreset(20, l2=1e7, random_state=0).fit(X, np.repeat([0, 1], 40))
     assert (coreset.sensitivities_ <= 1).all()
     assert (coreset.sensitivities_ > 0).all()
 
@@ -308,7 +324,8 @@ def test_separable_data_with_a_tiny_lam(rng):
 def test_sample_size_follows_the_theorem(cancer):
     X, y = cancer
     coreset = SVMCoreset(20, random_state=0).fit(X, y)
-    t = coreset.total_sensitivity_
+    t = 5 * coreset.total_sensitivity_
+    assert (coreset.probabilities_ >= coreset.sensitivities_ / t * (1 - 1e-12)).all()
     assert coreset.sample_size(0.1, 0.05) == np.ceil(t / 0.01 * (30 * np.log(t) + np.log(20)))
     assert coreset.sample_size(0.05, 0.05) == pytest.approx(4 * coreset.sample_size(0.1, 0.05), rel=1e-3)
     with pytest.raises(ValueError, match="independent draws"):
@@ -318,9 +335,9 @@ def test_sample_size_follows_the_theorem(cancer):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"lam": 0}, "lam must be a finite number greater than 0"),
+        ({"l2": 0}, "l2 must be a finite number greater than 0"),
         ({"xi": 1.5}, "xi must be a finite number greater than 0 and less than 1"),
-        ({"score": "best"}, "score must be one of"),
+        ({"rule": "best"}, "rule must be one of"),
         ({"sampling": "all"}, "sampling must be one of"),
         ({"n_clusters": 0}, "n_clusters must be"),
         ({"n_clusters": "many"}, "n_clusters must be"),
@@ -343,7 +360,7 @@ def test_other_than_two_classes_are_refused(labels, message, cancer, rng):
 def test_works_in_a_grid_search(cancer):
     X, y = cancer
     pipe = CoresetEstimator(SVMCoreset(80, random_state=0), LinearSVM())
-    search = GridSearchCV(pipe, {"estimator__lam": [0.01, 1.0], "selector__score": ["tight", "mixture"]}, cv=3)
+    search = GridSearchCV(pipe, {"estimator__l2": [0.2, 0.002], "selector__rule": ["tight", "mixture"]}, cv=3)
     # The scorer needs `predict`, which the meta-estimator hands on to the model fitted on the coreset.
     assert search.fit(X, y).best_score_ > 0.9
 

@@ -54,10 +54,10 @@ def test_the_tree_is_the_binary_one_written_by_hand():
     rows, weights = join(left, join(join(leaves[4], leaves[5]), leaves[6]))
     np.testing.assert_array_equal(stream.indices_, rows)
     np.testing.assert_allclose(stream.weights_, weights)
-    X_root, y_root, w_root = stream.root()
-    np.testing.assert_array_equal(X_root, X[rows])
-    assert y_root is None
-    assert w_root.sum() == pytest.approx(14)
+    X_held, y_held, w_held = stream.rows()
+    np.testing.assert_array_equal(X_held, X[rows])
+    assert y_held is None
+    assert w_held.sum() == pytest.approx(14)
 
 
 @given(cuts=st.lists(st.integers(0, 700), max_size=8), seed=st.integers(0, 99))
@@ -70,13 +70,13 @@ def test_how_the_stream_is_cut_into_chunks_changes_nothing(cuts, seed):
         stream.partial_fit(X[part], y[part])
     np.testing.assert_array_equal(stream.indices_, whole.indices_)
     np.testing.assert_array_equal(stream.weights_, whole.weights_)
-    np.testing.assert_array_equal(stream.root()[0], X[stream.indices_])
-    np.testing.assert_array_equal(stream.root()[1], y[stream.indices_])
+    np.testing.assert_array_equal(stream.rows()[0], X[stream.indices_])
+    np.testing.assert_array_equal(stream.rows()[1], y[stream.indices_])
 
 
 def test_memory_is_logarithmic_and_the_coreset_is_valid_at_any_time(rng):
     X, y = make(rng, 20_000)
-    stream = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0)
+    stream = MergeReduce(SVMCoreset(rule="tight"), size=50, leaf_size=100, random_state=0)
     for start in range(0, 20_000, 500):
         stream.partial_fit(X[start : start + 500], y[start : start + 500])
         seen = start + 500
@@ -106,7 +106,7 @@ def test_training_on_the_stream_is_better_than_on_a_uniform_stream(rng):
     best = LinearSVM().fit(X, y).objective_
 
     def error(selector, seed):
-        X_small, y_small, w = MergeReduce(selector, size=150, leaf_size=300, random_state=seed).fit(X, y).root()
+        X_small, y_small, w = MergeReduce(selector, size=150, leaf_size=300, random_state=seed).fit(X, y).rows()
         model = LinearSVM().fit(X_small, y_small, sample_weight=w)
         return svm_objective(X, y, np.append(model.coef_[0], model.intercept_)) / best - 1
 
@@ -119,7 +119,7 @@ def test_training_on_the_stream_is_better_than_on_a_uniform_stream(rng):
 def test_slots_follow_algorithm_3_written_out(slots):
     """The weights after every leaf by the rule as the paper's text has it; two rows a leaf, two a node."""
     expected = []
-    stream = MergeReduce(First(), size=2, leaf_size=2, slots=slots, random_state=0)
+    stream = MergeReduce(First(), size=2, leaf_size=2, n_slots=slots, random_state=0)
     for leaf in range(40):
         stream.partial_fit(np.full((2, 1), leaf))
         expected.append(1)
@@ -133,7 +133,7 @@ def test_slots_follow_algorithm_3_written_out(slots):
         assert stream.slot_weights_ == expected
         assert len(stream.coreset_) == 2 * len(expected) <= 2 * slots
         # `First` keeps the oldest two rows of a node, and their weights stand for all its leaves.
-        X, _, weights = stream.root()
+        X, _, weights = stream.rows()
         np.testing.assert_array_equal(X[::2, 0], np.cumsum([0, *expected[:-1]]))
         np.testing.assert_allclose(weights[::2], expected)
     assert stream.n_rows_held_ <= 2 * slots
@@ -149,7 +149,7 @@ def test_a_memory_mapped_file_and_an_iterator_of_chunks_agree(rng, tmp_path):
     for X_chunk, y_chunk in chunks:
         from_chunks.partial_fit(X_chunk, y_chunk)
     np.testing.assert_array_equal(from_file.indices_, from_chunks.indices_)
-    assert not isinstance(from_file.root()[0], np.memmap)
+    assert not isinstance(from_file.rows()[0], np.memmap)
 
 
 def test_a_file_larger_than_the_memory_allowed_passes_through(tmp_path):
@@ -174,7 +174,7 @@ def test_a_stream_sorted_by_class_works(rng):
     stream.partial_fit(X[order[:300]], y[order[:300]])
     assert len(stream.coreset_) <= 60  # one class so far
     stream.partial_fit(X[order[300:]], y[order[300:]])
-    assert set(stream.root()[1]) == {-1, 1}
+    assert set(stream.rows()[1]) == {-1, 1}
     assert stream.weights_.sum() == pytest.approx(2000, rel=0.6)
 
 
@@ -229,7 +229,7 @@ def test_sparse_streams_give_what_dense_ones_give(rng):
     a = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0).fit(X, y)
     b = MergeReduce(SVMCoreset(), size=50, leaf_size=100, random_state=0).fit(X.toarray(), y)
     np.testing.assert_array_equal(a.indices_, b.indices_)
-    np.testing.assert_array_equal(a.root()[0].toarray(), b.root()[0])
+    np.testing.assert_array_equal(a.rows()[0].toarray(), b.rows()[0])
 
 
 def test_sorted_labels_stream_through_a_selector_that_needs_two_classes(rng):
@@ -239,7 +239,7 @@ def test_sorted_labels_stream_through_a_selector_that_needs_two_classes(rng):
     for lo in range(0, 400, 40):
         stream.partial_fit(X[lo : lo + 40], y[lo : lo + 40])
     assert stream.n_seen_ == 400
-    assert len(np.unique(stream.root()[1])) == 2
+    assert len(np.unique(stream.rows()[1])) == 2
     assert stream.weights_.sum() == pytest.approx(400)
 
 
@@ -254,7 +254,7 @@ def test_problems_without_classes_are_not_asked_for_them(rng):
 
 
 def dynamic(seed=0):
-    return DynamicMergeReduce(SVMCoreset(n_clusters=2), size=30, leaf_size=50, random_state=seed)
+    return DynamicMergeReduce(SVMCoreset(n_clusters=2, rule="tight"), size=30, leaf_size=50, random_state=seed)
 
 
 def test_an_insertion_that_fails_changes_nothing(rng):
@@ -273,7 +273,7 @@ def test_insertions_alone_give_the_stream(rng):
     tree = dynamic()
     for part in np.split(np.arange(730), [20, 333, 500]):
         tree.insert(X[part], y[part])
-    stream = MergeReduce(SVMCoreset(n_clusters=2), size=30, leaf_size=50, random_state=0).fit(X, y)
+    stream = MergeReduce(SVMCoreset(n_clusters=2, rule="tight"), size=30, leaf_size=50, random_state=0).fit(X, y)
     np.testing.assert_array_equal(tree.indices_, stream.indices_)
     np.testing.assert_array_equal(tree.weights_, stream.weights_)
 

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful.baselines import UniformCoreset
+from handful.sensitivity.lightweight import LightweightCoreset
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, MergeReduce, Reservoir, reservoir
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 
 class Refusing(UniformCoreset):
@@ -29,6 +31,20 @@ def of(kind, **options):
 
 def feed(stream, *chunk):
     return (stream.insert if isinstance(stream, DynamicMergeReduce) else stream.partial_fit)(*chunk)
+
+
+@parametrize_with_checks(
+    [
+        MergeReduce(UniformCoreset(), size=5, leaf_size=10),
+        MergeReduce(LightweightCoreset(), size=5, leaf_size=10, n_slots=2),
+        MergeReduce(SVMCoreset(), size=5, leaf_size=10),
+        DynamicMergeReduce(UniformCoreset(), size=5, leaf_size=10),
+        Reservoir(5),
+        ClassBalancedReservoir(5),
+    ]
+)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
 
 
 KINDS = [MergeReduce, DynamicMergeReduce, Reservoir, ClassBalancedReservoir]
@@ -75,11 +91,13 @@ def cases():
     for kind in KINDS:
         reservoirs = kind in (Reservoir, ClassBalancedReservoir)
         first = BAD | ({} if reservoirs else BAD_WEIGHTS) | (BAD_FOR_SELECTOR if kind is MergeReduce else {})
-        for slots in [None, 3] if kind is MergeReduce else [None]:
-            options = {} if slots is None else {"slots": slots}
+        for n_slots in [None, 3] if kind is MergeReduce else [None]:
+            options = {} if n_slots is None else {"n_slots": n_slots}
             for n_before, bad in ((0, first), (130, first | BAD_LATER)):
                 for name, case in bad.items():
-                    yield pytest.param(kind, options, n_before, *case, id=f"{kind.__name__}-{slots}-{n_before}-{name}")
+                    yield pytest.param(
+                        kind, options, n_before, *case, id=f"{kind.__name__}-{n_slots}-{n_before}-{name}"
+                    )
 
 
 @pytest.mark.parametrize(("kind", "options", "n_before", "spoil", "message"), list(cases()))
@@ -126,8 +144,8 @@ def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
     with pytest.raises(ValueError, match="X is dense, but the stream began with sparse rows"):
         feed(stream, X[100:], y[100:])
     feed(stream, sparse.coo_array(X[100:200]), y[100:200])
-    np.testing.assert_array_equal(stream.root()[0].toarray(), X[stream.indices_])
-    assert not sparse.issparse(stream.fit(X, y).root()[0])
+    np.testing.assert_array_equal(stream.rows()[0].toarray(), X[stream.indices_])
+    assert not sparse.issparse(stream.fit(X, y).rows()[0])
 
 
 @every_kind
@@ -149,7 +167,7 @@ def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
         feed(stream, X_buffer, y_buffer)
         feed(other, X[part], y[part])
     X_buffer[:], y_buffer[:] = 0, 0
-    for ours, theirs in zip(stream.root(), other.root()):
+    for ours, theirs in zip(stream.rows(), other.rows()):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -157,7 +175,7 @@ def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
     ("kind", "option", "value"),
     [(kind, "size", value) for kind in KINDS for value in (50, 10)]
     + [(kind, "leaf_size", 70) for kind in (MergeReduce, DynamicMergeReduce)]
-    + [(MergeReduce, "slots", 3)],
+    + [(MergeReduce, "n_slots", 3)],
 )
 def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
     X, y = data
@@ -169,7 +187,7 @@ def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
     with pytest.raises(ValueError, match=message):
         feed(stream, X[300:], y[300:])
     with pytest.raises(ValueError, match=message):
-        stream.root()
+        stream.rows()
     if kind is DynamicMergeReduce:
         with pytest.raises(ValueError, match=message):
             stream.delete([0])
@@ -195,22 +213,22 @@ def test_the_names_of_the_columns_are_those_of_the_first_chunk(data, kind):
     feed(stream, frame[300:], y[300:])
     for part in (slice(300), slice(300, None)):
         feed(plain, X[part], y[part])
-    np.testing.assert_array_equal(stream.root()[0], plain.root()[0])
+    np.testing.assert_array_equal(stream.rows()[0], plain.rows()[0])
     assert stream.fit(frame[["b", "a"]], y).feature_names_in_.tolist() == ["b", "a"]
     assert not hasattr(stream.fit(X, y), "feature_names_in_")
 
 
 @every_kind
-def test_take_asks_for_the_whole_stream_and_names_root(data, kind):
+def test_take_asks_for_the_whole_stream_and_names_rows(data, kind):
     X, y = data
     stream = of(kind)
     for part in (slice(600), slice(600, 900)):
         feed(stream, X[part], y[part])
-    rows, labels, weights = stream.root()
+    rows, labels, weights = stream.rows()
     for ours, whole in zip(stream.take(X, None, y), (rows, None, labels, weights)):
         np.testing.assert_array_equal(ours, whole)
     for arrays in ((X[600:], y[600:]), (X, y[:600])):
-        with pytest.raises(ValueError, match=r"take needs the whole stream, 900 rows so far, got \d+; root\(\) gives"):
+        with pytest.raises(ValueError, match=r"take needs the whole stream, 900 rows so far, got \d+; rows\(\) gives"):
             stream.take(*arrays)
 
 
@@ -235,6 +253,6 @@ def test_what_cannot_select_is_refused_at_the_first_chunk(data, kind, selector, 
 def test_an_empty_stream_and_bad_sizes_are_named():
     with pytest.raises(ValueError, match="no row of positive weight"):
         MergeReduce(UniformCoreset()).partial_fit(np.empty((0, 3))).coreset_  # noqa: B018
-    for bad in ({"size": 0}, {"leaf_size": 1.5}, {"slots": 0}):
+    for bad in ({"size": 0}, {"leaf_size": 1.5}, {"n_slots": 0}):
         with pytest.raises(ValueError, match="integer of at least 1"):
             MergeReduce(UniformCoreset(), **bad).fit(np.ones((3, 1)))

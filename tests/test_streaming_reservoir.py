@@ -20,7 +20,7 @@ def test_every_row_of_a_stream_is_held_equally_often_however_it_is_cut():
             stream.partial_fit(part[:, None].astype(float))
         held = stream.indices_
         assert len(set(held)) == 7
-        np.testing.assert_array_equal(stream.root()[0][:, 0], held)
+        np.testing.assert_array_equal(stream.rows()[0][:, 0], held)
         counts[held] += 1
     assert chisquare(counts).pvalue > 1e-4
 
@@ -31,7 +31,7 @@ def test_short_streams_are_kept_whole_with_weight_one(cls):
     stream = cls(8, random_state=0)
     for i in range(5):
         stream.partial_fit(np.full((1, 2), i), y[i : i + 1])
-    X, labels, weights = stream.root()
+    X, labels, weights = stream.rows()
     assert X[:, 0].tolist() == [0, 1, 2, 3, 4]
     assert labels.tolist() == y.tolist()
     assert weights.tolist() == [1] * 5
@@ -49,7 +49,7 @@ def test_how_the_stream_is_cut_into_chunks_changes_nothing(cls, cuts, seed):
     for part in np.split(np.arange(300), sorted(cuts)):
         stream.partial_fit(part[:, None].astype(float), y[part])
     np.testing.assert_array_equal(stream.indices_, whole.indices_)
-    for ours, theirs in zip(stream.root(), whole.root()):
+    for ours, theirs in zip(stream.rows(), whole.rows()):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -98,7 +98,7 @@ def test_rare_classes_are_held_and_weights_count_what_was_seen():
     counts = dict(zip(*np.unique(held, return_counts=True)))
     assert counts["rare"] == 5
     assert 12 <= counts["late"] <= 13
-    np.testing.assert_array_equal(stream.root()[1], held)
+    np.testing.assert_array_equal(stream.rows()[1], held)
     np.testing.assert_array_equal(stream.take(X)[0], X[stream.indices_])
     for label in counts:
         assert stream.weights_[held == label].sum() == pytest.approx((y == label).sum())
@@ -119,7 +119,9 @@ def test_a_class_that_is_not_held_passes_its_weight_on_to_the_others(cut):
 
 def test_what_a_reservoir_refuses():
     with pytest.raises(ValueError, match="no row so far"):
-        Reservoir(3).fit(np.empty((0, 2))).coreset_  # noqa: B018
+        Reservoir(3).partial_fit(np.empty((0, 2))).coreset_  # noqa: B018
+    with pytest.raises(ValueError, match="fit needs at least 1 row, got 0"):
+        Reservoir(3).fit(np.empty((0, 2)))
     with pytest.raises(ValueError, match="requires y"):
         ClassBalancedReservoir(3).fit(np.zeros((4, 1)))
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):

@@ -1,17 +1,22 @@
+import tracemalloc
 import warnings
 
-import clarabel
 import numpy as np
 import pytest
-from handful.svm import LinearSVM, svm_objective
+from handful.sensitivity.svm import SVMCoreset
+from handful.svm import LinearSVM, hinge_price, svm_objective
+from handful.svm.coordinate_descent import descend
+from handful.svm.interior_point import minimise
+from handful.svm.kernels import design
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from svm_oracle import qp_svm, random_svm
 
 
 @pytest.fixture
@@ -38,27 +43,16 @@ def fitted(model):
     return np.append(model.coef_[0], model.intercept_)
 
 
-def qp_objective(X, y, c):
-    """The optimum by a general QP solver: variables w, b, xi."""
-    n, d = X.shape
-    P = sparse.block_diag([sparse.eye(d), sparse.csc_matrix((n + 1, n + 1))], format="csc")
-    Z = np.hstack([X, np.ones((n, 1))]) * y[:, None]
-    A = sparse.bmat([[-Z, -sparse.eye(n)], [sparse.csc_matrix((n, d + 1)), -sparse.eye(n)]], format="csc")
-    options = clarabel.DefaultSettings()
-    options.verbose = False
-    options.tol_gap_rel = options.tol_gap_abs = options.tol_feas = 1e-10
-    q = np.concatenate([np.zeros(d + 1), c])
-    b = np.concatenate([-np.ones(n), np.zeros(n)])
-    return clarabel.DefaultSolver(P, q, A, b, [clarabel.NonnegativeConeT(2 * n)], options).solve().obj_val
-
-
-@pytest.mark.parametrize(("n", "d", "lam"), [(2, 1, 1.0), (5, 8, 1.0), (60, 3, 0.1), (300, 12, 10.0)])
-def test_objective_equals_that_of_a_qp_solver(rng, n, d, lam):
+@pytest.mark.parametrize(("n", "d", "l2"), [(2, 1, 0.5), (5, 8, None), (60, 3, 0.2), (300, 12, 3e-4)])
+def test_objective_equals_that_of_a_qp_solver(rng, n, d, l2):
     X, y = make(rng, n, d)
     u = rng.exponential(size=n)
-    model = LinearSVM(lam=lam, tol=1e-9).fit(X, y, sample_weight=u)
-    assert model.objective_ == pytest.approx(svm_objective(X, y, fitted(model), lam=lam, sample_weight=u))
-    assert model.objective_ == pytest.approx(qp_objective(X, y, lam * u), rel=1e-6)
+    model = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=u)
+    assert model.objective_ == pytest.approx(svm_objective(X, y, fitted(model), l2=l2, sample_weight=u))
+    c = u if l2 is None else u / u.sum() / l2
+    lower, upper = qp_svm(X, y, c)
+    assert upper == pytest.approx(lower, rel=1e-6)
+    assert model.objective_ == pytest.approx(upper, rel=1e-6)
 
 
 def test_agrees_with_svc_on_real_data():
@@ -76,29 +70,43 @@ def test_agrees_with_svc_on_real_data():
     seed=st.integers(0, 10_000),
     n=st.integers(2, 60),
     d=st.integers(1, 6),
-    log_lam=st.floats(-6, 4),
+    log_l2=st.floats(-6, 6),
     log_spread=st.floats(-3, 3),
     decades=st.floats(0, 12),
 )
 @settings(max_examples=150, deadline=None)
-def test_the_certificate_holds_on_whatever_data(seed, n, d, log_lam, log_spread, decades):
+def test_the_certificate_holds_on_whatever_data(seed, n, d, log_l2, log_spread, decades):
     """Lower bound <= F at any w: at the solution, around it, and at solutions of a tighter solve.
 
     Rarely, with weights over ten orders of magnitude, rounding keeps the gap above the tolerance: then it says so.
     """
     rng = np.random.default_rng(seed)
     X, y = make(rng, n, d, spread=10**log_spread)
-    u, lam = 10 ** rng.uniform(-decades, 0, size=n), 10**log_lam
+    u, l2 = 10 ** rng.uniform(-decades, 0, size=n), 10**log_l2
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model = LinearSVM(lam=lam, tol=1e-3).fit(X, y, sample_weight=u)
+        model = LinearSVM(l2=l2, tol=1e-3).fit(X, y, sample_weight=u)
     assert model.gap_ <= 1e-3 or any(w.category is ConvergenceWarning for w in caught)
     others = [fitted(model) * (1 + 0.1 * rng.normal(size=d + 1)) for _ in range(20)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # any w tests the bound
-        others.append(fitted(LinearSVM(lam=lam, tol=1e-9).fit(X, y, sample_weight=u)))
+        others.append(fitted(LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=u)))
     slack = 1e-12 * model.objective_
-    assert all(svm_objective(X, y, w, lam=lam, sample_weight=u) >= model.lower_bound_ - slack for w in others)
+    assert all(svm_objective(X, y, w, l2=l2, sample_weight=u) >= model.lower_bound_ - slack for w in others)
+
+
+def test_gap_and_bound_hold_on_badly_scaled_problems():
+    """Conditioning to 1e12, weights over ten decades, offsets to 1e8; a QP solver's bounds on the optimum decide."""
+    decided = 0
+    for seed in range(80):
+        X, y, u, l2 = random_svm(np.random.default_rng([17, seed]))
+        model = LinearSVM(l2=l2).fit(X, y, sample_weight=u)
+        assert model.gap_ <= 1e-8
+        lower, upper = qp_svm(X, y, hinge_price(l2, u.sum()) * u)
+        assert model.lower_bound_ <= upper * (1 + 1e-12)
+        assert model.objective_ >= lower * (1 - 1e-12)
+        decided += upper - lower <= 1e-6 * upper
+    assert decided >= 60  # elsewhere the QP solver's own bounds are too far apart to say much
 
 
 def test_reaches_its_tolerance_on_weights_over_twelve_orders_of_magnitude(rng):
@@ -107,13 +115,13 @@ def test_reaches_its_tolerance_on_weights_over_twelve_orders_of_magnitude(rng):
     assert LinearSVM().fit(X, y, sample_weight=u).gap_ <= 1e-8
 
 
-@pytest.mark.parametrize("lam", [1e-9, 1e9])
-def test_separable_data_and_extreme_lam(rng, lam):
+@pytest.mark.parametrize("l2", [1e7, 1e-11])
+def test_separable_data_and_extreme_l2(rng, l2):
     X = np.vstack([rng.normal(size=(50, 2)) + 6, rng.normal(size=(50, 2)) - 6])
     y = np.repeat([1, -1], 50)
-    model = LinearSVM(lam=lam).fit(X, y)
+    model = LinearSVM(l2=l2).fit(X, y)
     assert model.gap_ <= 1e-8
-    if lam > 1:
+    if l2 < 1:
         assert (y * model.decision_function(X)).min() == pytest.approx(1, abs=1e-6)  # the hard margin
 
 
@@ -125,7 +133,7 @@ def test_equal_points_of_both_labels_give_the_majority():
 
 
 def test_two_points_give_the_maximal_margin():
-    model = LinearSVM(lam=100.0).fit([[0.0, 0.0], [0.0, 4.0]], ["no", "yes"])
+    model = LinearSVM(l2=0.005).fit([[0.0, 0.0], [0.0, 4.0]], ["no", "yes"])
     np.testing.assert_allclose(fitted(model), [0, 0.5, -1], atol=1e-6)
 
 
@@ -134,6 +142,18 @@ def test_weight_two_is_a_row_given_twice(rng):
     twice = LinearSVM(tol=1e-10).fit(np.vstack([X, X[:30]]), np.append(y, y[:30]))
     weighted = LinearSVM(tol=1e-10).fit(X, y, sample_weight=np.where(np.arange(80) < 30, 2.0, 1.0))
     np.testing.assert_allclose(fitted(twice), fitted(weighted), atol=1e-6)
+
+
+def test_l2_is_the_penalty_per_mean_loss(rng):
+    """The solution is that of SVC at C = 1 / (l2 n), and does not depend on the scale of the weights."""
+    X, y = make(rng, 150, 4)
+    ours = LinearSVM(l2=0.02, tol=1e-10).fit(X, y)
+    theirs = SVC(kernel="linear", C=1 / (0.02 * 150), tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(fitted(ours), fitted(theirs), atol=1e-5)
+    heavy = LinearSVM(l2=0.02, tol=1e-10).fit(X, y, sample_weight=np.full(150, 7.0))
+    np.testing.assert_allclose(fitted(ours), fitted(heavy), atol=1e-6)
+    default = LinearSVM(tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(fitted(default), fitted(LinearSVM(l2=1 / 150, tol=1e-10).fit(X, y)), atol=1e-6)
 
 
 def test_rows_of_weight_zero_count_as_absent(rng):
@@ -192,6 +212,86 @@ def test_staged_solve_of_a_rare_class(rng):
     assert LinearSVM().fit(X, y).gap_ <= 1e-8
 
 
+def wide_text(rng, n, d):
+    """Rows of unit length with few entries, such as documents."""
+    X = sparse.random(n, d, density=12 / d, random_state=int(rng.integers(1000)), format="csr")
+    X = normalize(X[X.getnnz(axis=1) > 0])
+    y = np.where(X @ rng.normal(size=d) + 0.3 * rng.normal(size=X.shape[0]) > 0.1, 1.0, -1.0)
+    return X, y
+
+
+@pytest.mark.parametrize("l2", [None, 1e-5, 0.3])
+def test_wide_sparse_solution_is_within_the_bounds_of_a_qp_solver(l2, rng):
+    X, y = wide_text(rng, 250, 700)
+    u = rng.exponential(size=len(y))
+    model = LinearSVM(l2=l2).fit(X, y, sample_weight=u)
+    assert model.method_ == "coordinate descent"
+    assert model.gap_ <= 1e-8
+    lower, upper = qp_svm(X.toarray(), y, hinge_price(l2, u.sum()) * u)
+    assert model.lower_bound_ <= upper * (1 + 1e-12)
+    assert model.objective_ >= lower * (1 - 1e-12)
+    assert upper == pytest.approx(lower, rel=1e-6)
+    assert model.objective_ == pytest.approx(svm_objective(X, y, fitted(model), l2=l2, sample_weight=u))
+
+
+def test_both_methods_give_the_same_solution(rng, monkeypatch):
+    X, y = wide_text(rng, 900, 600)
+    X = sparse.hstack([X, np.full((len(y), 1), 0.5)], format="csr")  # the descent meets the bias twice
+    descent = LinearSVM(tol=1e-9, warm_start=True).fit(X, y)
+    again = descent.fit(X, y)
+    monkeypatch.setattr("handful.svm.coordinate_descent.WIDE", 10**9)
+    interior = LinearSVM(tol=1e-9).fit(X, y)
+    assert (again.method_, interior.method_) == ("coordinate descent", "interior point")
+    assert descent.objective_ == pytest.approx(interior.objective_, rel=2e-9)
+    np.testing.assert_allclose(descent.coef_, interior.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("decades", [0, 8])
+@pytest.mark.parametrize("price", [1e-6, 1e-3, 1.0])
+def test_descent_reaches_its_gap_at_any_price_and_with_weights_over_decades(price, decades, rng):
+    """A small price is the hard case for the bias: the sum that moves it is small, too."""
+    X, y = wide_text(rng, 150, 120)
+    c = price * 10 ** rng.uniform(-decades, 0, size=len(y))
+    ours, interior = descend(X, y, c, tol=1e-8), minimise(design(X), y, c, tol=1e-9)
+    assert ours.gap <= 1e-8
+    assert ours.lower_bound <= interior.objective * (1 + 1e-12)
+    assert interior.lower_bound <= ours.objective * (1 + 1e-12)
+
+
+def test_descent_that_is_too_slow_hands_over_to_the_interior_point_method(rng):
+    X, y = wide_text(rng, 400, 600)
+    X = (X @ sparse.diags(10 ** rng.uniform(-3, 3, size=600))).tocsr()
+    model = LinearSVM(l2=1e-9).fit(X, y)
+    assert model.method_ == "interior point"
+    assert model.gap_ <= 1e-8
+
+
+def test_many_features_need_no_matrix_of_their_square(rng, monkeypatch):
+    """Where one d x d matrix does not fit, solver and coreset work within that of X and of the 64 cluster centers."""
+    monkeypatch.setattr("handful.svm.interior_point.physical_memory", lambda: 8 * 10_000**2)
+    X, y = wide_text(rng, 1000, 10_000)
+    tracemalloc.start()
+    model = LinearSVM(tol=1e-6).fit(X, y)
+    coreset = SVMCoreset(200, random_state=0).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.gap_ <= 1e-6
+    assert 0.85 * model.objective_ < coreset.lower_bound_ <= model.objective_
+    assert peak < 10 * (12 * X.nnz + 8 * (1000 + 10_000)) + 4 * 8 * 64 * 10_000
+    with pytest.raises(MemoryError, match=r"needs 6,401,280,064 bytes for 10000 features, more than the 800,000,000"):
+        minimise(design(X), y, np.ones(len(y)), tol=1e-3)
+
+
+def test_stopping_the_descent_early_warns_and_still_certifies(rng, monkeypatch):
+    monkeypatch.setattr("handful.svm.interior_point.physical_memory", lambda: 1)
+    X, y = wide_text(rng, 2000, 2000)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        model = LinearSVM(l2=1e-7, tol=1e-10, max_iter=1).fit(X, y)
+    best = LinearSVM(l2=1e-7, tol=1e-6).fit(X, y)
+    assert model.lower_bound_ <= best.objective_
+    assert best.lower_bound_ <= model.objective_
+
+
 def test_warm_start_begins_near_the_solution(rng):
     X, y = make(rng, 4000, 5)
     model = LinearSVM(warm_start=True).fit(X, y)
@@ -201,11 +301,20 @@ def test_warm_start_begins_near_the_solution(rng):
     np.testing.assert_allclose(model.coef_, coef, atol=1e-4)
 
 
-def test_features_far_from_zero_still_converge(rng):
-    X, y = make(rng, 3000, 4)
-    near, far = LinearSVM().fit(X, y), LinearSVM().fit(X + 1e3, y)
-    assert far.gap_ <= 1e-8
-    assert far.objective_ == pytest.approx(near.objective_, rel=1e-7)
+@pytest.mark.parametrize("n", [300, 12_000])
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
+def test_offsets_of_the_features_change_only_the_bias(rng, n, offset):
+    X, y = make(rng, n, 4)
+    X = np.round(X, 3 if offset < 1e8 else 1)  # so that adding the offset loses few digits of the data
+    near = LinearSVM().fit(X, y)
+    X += np.array([offset, 0, -offset, 0])
+    far = LinearSVM(warm_start=True).fit(X, y)
+    for model in (far, far.fit(X, y)):  # cold, then warm
+        assert model.gap_ <= 1e-8
+        assert model.objective_ == pytest.approx(near.objective_, rel=1e-6)
+        np.testing.assert_allclose(model.coef_, near.coef_, atol=1e-3)
+    shifted = svm_objective(X, y, fitted(far))
+    assert shifted == pytest.approx(far.objective_, rel=1e-15 * offset + 1e-9)
 
 
 def test_stopping_early_warns_and_still_certifies(rng):
@@ -229,7 +338,7 @@ def test_labels_other_than_two_classes_are_refused(labels, message):
         LinearSVM().fit(np.arange(8.0).reshape(4, 2), labels)
 
 
-@pytest.mark.parametrize("bad", [{"lam": 0}, {"lam": -1.0}, {"tol": 0}])
+@pytest.mark.parametrize("bad", [{"l2": 0}, {"l2": -1.0}, {"tol": 0}])
 def test_parameters_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match="must be a finite number greater than 0"):
         LinearSVM(**bad).fit([[0.0], [1.0]], [0, 1])

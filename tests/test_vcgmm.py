@@ -5,18 +5,20 @@ import warnings
 import numba
 import numpy as np
 import pytest
-from handful.clustering.distances import quantization_error
+from handful.clustering import AFKMC2, VCGMM, TruncatedEM, quantization_error
 from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
-from handful.clustering.vcgmm import VCGMM
 from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-FULL = dict(compute_labels=False, tol=0.0, grow=False)
+FULL = dict(compute_labels=False, tol=0.0)
+STILL = TruncatedEM(moves=None, grow=False)
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_iterations_are_those_of_the_textbook(rng):
     C, width = 15, 4
     centers, variance = X[:C].copy(), 0.0
     G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
-    model = VCGMM(C, n_neighbors=width, init=centers, start="random", moves=None, max_iter=4, **FULL)
+    model = VCGMM(C, n_neighbors=width, init=centers, algorithm="paper", tol=0.0, max_iter=4, compute_labels=False)
     state = []
 
     class Recorded(VariationalEM):
@@ -113,7 +115,7 @@ def test_iterations_are_those_of_the_textbook(rng):
 def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
     X, u = blobs(rng, n=400, k=5), rng.exponential(size=400)
     C, d = 5, X.shape[1]
-    model = VCGMM(C, n_neighbors=C, init=X[:C], moves=None, covariance=covariance, max_iter=12, **FULL)
+    model = VCGMM(C, n_neighbors=C, init=X[:C], algorithm=STILL, covariance=covariance, max_iter=12, **FULL)
     quietly(model, X, sample_weight=u)
     mu, prior = X[:C].copy(), np.full(C, 1 / C)
     D = ((X[:, None] - mu) ** 2).sum(axis=2)
@@ -154,7 +156,8 @@ def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, move
     rng = np.random.default_rng(seed)
     C = int(rng.integers(1, 40))
     X = blobs(rng, n=int(rng.integers(C, 400)), d=int(rng.integers(1, 20)), k=int(rng.integers(1, 60)), dtype=dtype)
-    options = dict(covariance=covariance, init=init, n_random=n_random, moves=moves, max_iter=30, assignment=assignment)
+    algorithm = TruncatedEM(n_random=n_random, moves=moves, grow=False)
+    options = dict(covariance=covariance, init=init, algorithm=algorithm, max_iter=30, assignment=assignment)
     model = quietly(VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL), X, sample_weight=rng.random(len(X)))
     bounds = np.array(model.lower_bounds_)
     slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
@@ -182,7 +185,9 @@ def test_weight_two_is_the_row_twice(rng):
     u = np.ones(300)
     u[:90] = 2
     start = X[rng.permutation(300)[:12]]
-    options = dict(init=start, n_neighbors=12, max_iter=200, moves="empty", grow=False, random_state=0)
+    options = dict(
+        init=start, n_neighbors=12, max_iter=200, algorithm=TruncatedEM(moves="empty", grow=False), random_state=0
+    )
     a = VCGMM(12, **options).fit(X, sample_weight=u)
     b = VCGMM(12, **options).fit(np.r_[X, X[:90]])
     np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-8)
@@ -211,7 +216,9 @@ def test_result_follows_shift_and_scale(rng, factor, shift):
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3])
 def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
-    model = VCGMM(25, stopping="paper", moves=None, grow=False, tol=1e-3, random_state=0).fit(blobs(rng) * factor)
+    model = VCGMM(25, algorithm=TruncatedEM(stopping="relative", moves=None, grow=False), tol=1e-3, random_state=0).fit(
+        blobs(rng) * factor
+    )
     bounds = np.array(model.lower_bounds_)
     small = abs(np.diff(bounds)) <= 1e-3 * abs(bounds[:-1])
     assert small[-1]
@@ -221,7 +228,7 @@ def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
 @pytest.mark.parametrize(("moves", "rtol"), [("empty", 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
 def test_float32_is_as_good_as_float64(rng, moves, rtol):
     X = blobs(rng, n=4000, d=20, k=60)
-    model = VCGMM(40, init=X[:40], n_neighbors=8, moves=moves, grow=False, random_state=1)
+    model = VCGMM(40, init=X[:40], n_neighbors=8, algorithm=TruncatedEM(moves=moves, grow=False), random_state=1)
     errors = [quantization_error(X, model.fit(X.astype(t)).cluster_centers_) for t in (np.float32, np.float64)]
     assert errors[0] == pytest.approx(errors[1], rel=rtol)
 
@@ -229,10 +236,10 @@ def test_float32_is_as_good_as_float64(rng, moves, rtol):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        dict(covariance="isotropic", n_random=1, coreset_size=1000, init="afkmc2"),
-        dict(n_clusters=40, grow=True),
-        dict(n_clusters=40, assignment="hard"),
+        dict(algorithm=TruncatedEM(grow=False)),
+        dict(covariance="isotropic", algorithm=TruncatedEM(n_random=1, grow=False), coreset_size=1000, init="afkmc2"),
+        dict(n_clusters=40),
+        dict(n_clusters=40, algorithm=TruncatedEM(grow=False), assignment="hard"),
     ],
     ids=["plain", "all", "grown", "hard"],
 )
@@ -270,7 +277,7 @@ def test_stretches_cover_every_point_once():
 
 def test_clusters_are_found(rng):
     X = blobs(rng, n=3000, k=15)
-    for options in ({}, {"coreset_size": 800}, {"init": "afkmc2", "chain_length": 20, "n_clusters": 25}):
+    for options in ({}, {"coreset_size": 800}, {"init": AFKMC2(20), "n_clusters": 25}):
         model = VCGMM(**{"n_clusters": 15, "random_state": 0, **options}).fit(X)
         within = quantization_error(X, model.cluster_centers_) / X.size
         assert within < 1.3, options  # the noise has a variance of 1, the data one of 17
@@ -299,7 +306,7 @@ def test_empty_clusters_move_or_are_reported(rng):
     X = blobs(rng)
     far = np.r_[X[:20], np.full((5, 6), 1e3)]
     with pytest.warns(ConvergenceWarning, match=r"5 of 25 clusters have no points of their own"):
-        stays = VCGMM(25, init=far, moves=None, grow=False, n_neighbors=25).fit(X)
+        stays = VCGMM(25, init=far, algorithm=STILL, n_neighbors=25).fit(X)
     moved = VCGMM(25, init=far, n_neighbors=25).fit(X)
     assert (stays.n_empty_, moved.n_empty_) == (5, 0)
     assert moved.lower_bound_ > stays.lower_bound_
@@ -317,7 +324,7 @@ def log_joints(X, model):
 @pytest.mark.parametrize("assignment", ["soft", "hard"])
 def test_losses_are_what_the_bound_loses_without_the_cluster(rng, assignment):
     X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
-    model = quietly(VCGMM(8, n_neighbors=8, max_iter=3, **FULL), X, sample_weight=u)
+    model = quietly(VCGMM(8, n_neighbors=8, algorithm=TruncatedEM(grow=False), max_iter=3, **FULL), X, sample_weight=u)
     joints = log_joints(X, model)
     order = np.argsort(-joints, axis=1)
     K = order.astype(np.int32)
@@ -336,7 +343,7 @@ def test_losses_are_what_the_bound_loses_without_the_cluster(rng, assignment):
 @pytest.mark.parametrize("assignment", ["soft", "hard"])
 def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
     X, u = blobs(rng, n=300, k=8), rng.exponential(size=300)
-    model = quietly(VCGMM(5, n_neighbors=5, max_iter=5, **FULL), X, sample_weight=u)
+    model = quietly(VCGMM(5, n_neighbors=5, algorithm=TruncatedEM(grow=False), max_iter=5, **FULL), X, sample_weight=u)
     joints = log_joints(X, model)
     hard = assignment == "hard"
     share = np.exp(joints - logsumexp(joints, axis=1, keepdims=True))
@@ -346,13 +353,13 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
     entries, edges = group_by_cluster(K, share, 5, False)
     D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     gain, halves = np.zeros(5), np.empty((5, 2, 6))
-    rate = np.full(5, 0.5 / model.variance_)
-    rows = X, u, rate, share, D, entries, edges, model.cluster_centers_
+    slope = np.full(5, 0.5 / model.variance_)
+    rows = X, u, slope, share, D, entries, edges, model.cluster_centers_
     split_gains(0, 5, *rows, np.uint64(7), hard, 0.0, gain, halves)
     for c in range(5):
         to_halves = ((X[:, None] - halves[c]) ** 2).sum(axis=2)
         volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
-        new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * rate[0]]
+        new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * slope[0]]
         if hard:  # the points of the cluster stay with its halves
             mine = share[:, c] > 0
             change = (new[:, -2:].max(axis=1) - joints[:, c])[mine]
@@ -379,8 +386,10 @@ def test_clusters_in_use_are_left_where_others_take_their_points():
 def test_split_moves_leave_a_bad_optimum(rng):
     means = np.arange(12)[:, None] * [30.0, 0.0]
     X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
-    options = dict(init=X[:12], start="nearest", assignment="hard", grow=False, random_state=0)  # in one blob
-    stuck, free = quietly(VCGMM(12, moves="empty", **options), X), quietly(VCGMM(12, **options), X)
+    options = dict(init=X[:12], assignment="hard", random_state=0)  # in one blob
+    stuck, free = (
+        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in ("empty", "split")
+    )
     assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
     assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
     assert free.n_moves_ >= 6
@@ -389,8 +398,9 @@ def test_split_moves_leave_a_bad_optimum(rng):
 @pytest.mark.parametrize("covariance", ["shared", "isotropic"])
 def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
     X = blobs(rng, n=4000, k=60)
-    options = dict(covariance=covariance, init="afkmc2", start="nearest", grow=False, random_state=0)
-    plain, moved = quietly(VCGMM(50, moves="empty", **options), X), quietly(VCGMM(50, **options), X)
+    algorithms = [TruncatedEM(start="nearest", moves=moves, grow=False) for moves in ("empty", "split")]
+    options = dict(covariance=covariance, init="afkmc2", random_state=0)
+    plain, moved = (quietly(VCGMM(50, algorithm=algorithm, **options), X) for algorithm in algorithms)
     assert moved.n_moves_ > 0
     assert moved.lower_bound_ > plain.lower_bound_ + 0.01 * X.size
     assert quantization_error(X, moved.cluster_centers_) < 0.95 * quantization_error(X, plain.cluster_centers_)
@@ -398,7 +408,8 @@ def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
 
 def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
     X = blobs(rng, n=20_000, k=40)
-    whole, grown = (VCGMM(40, grow=g, compute_labels=False, random_state=0).fit(X) for g in (False, True))
+    options = dict(compute_labels=False, random_state=0)
+    whole, grown = (VCGMM(40, algorithm=TruncatedEM(grow=g), **options).fit(X) for g in (False, True))
     errors = [quantization_error(X, model.cluster_centers_) for model in (whole, grown)]
     assert errors[1] < 1.02 * errors[0]
     assert grown.n_distances_ < whole.n_distances_ / 2
@@ -407,7 +418,7 @@ def test_phases_reach_the_error_of_all_rows_with_fewer_distances(rng):
 
 def test_hard_assignments_are_lloyds_iterations(rng):
     X, C = blobs(rng, n=600, k=10), 3
-    model = quietly(VCGMM(C, init=X[:C], assignment="hard", n_neighbors=3, moves=None, max_iter=8, **FULL), X)
+    model = quietly(VCGMM(C, init=X[:C], assignment="hard", n_neighbors=3, algorithm=STILL, max_iter=8, **FULL), X)
     centers = X[:C].copy()
     for _ in range(8):
         labels = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
@@ -427,7 +438,7 @@ EXPECTED = {
     [
         VCGMM(3),
         VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic"),
-        VCGMM(3, moves="empty", grow=False, assignment="hard"),
+        VCGMM(3, algorithm=TruncatedEM(moves="empty", grow=False), assignment="hard"),
     ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
@@ -476,8 +487,8 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(n_clusters=0), "n_clusters must be an integer of at least 1, got n_clusters=0"),
         (dict(n_clusters=2.0), r"n_clusters .* got n_clusters=2\.0"),
         (dict(n_neighbors=0), "n_neighbors"),
-        (dict(n_random=-1), "n_random"),
-        (dict(chain_length=0), "chain_length"),
+        (dict(algorithm=TruncatedEM(n_random=-1)), "n_random"),
+        (dict(init=AFKMC2(0)), "chain_length"),
         (dict(max_iter=True), "max_iter"),
         (dict(coreset_size=0), "coreset_size must be an integer of at least 1"),
         (dict(coreset_size=2), "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each"),
@@ -485,17 +496,39 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(tol=np.nan), "tol"),
         (dict(init="best"), "init must be one of"),
         (dict(init=np.ones((2, 2))), r"init must be finite, of shape \(3, 4\)"),
-        (dict(start="here"), "start"),
-        (dict(moves="all"), "moves"),
-        (dict(grow=2), "grow"),
+        (dict(algorithm=TruncatedEM(start="here")), "start must be one of"),
+        (dict(algorithm=TruncatedEM(moves="all")), "moves must be one of"),
+        (dict(algorithm=TruncatedEM(grow=2)), "grow must be one of"),
         (dict(assignment="half"), "assignment"),
         (dict(covariance="full"), "covariance"),
-        (dict(stopping="never"), "stopping"),
+        (dict(algorithm=TruncatedEM(stopping="never")), "stopping must be one of"),
+        (dict(algorithm="slow"), r"algorithm must be one of \('fast', 'paper'\) or a TruncatedEM"),
+        (dict(algorithm=AFKMC2()), "algorithm must be one of"),
     ],
 )
 def test_bad_options_are_named(rng, options, names):
     with pytest.raises(ValueError, match=names):
         VCGMM(**{"n_clusters": 3, **options}).fit(rng.normal(size=(20, 4)))
+
+
+def test_a_grid_search_reaches_the_options_of_the_algorithm_and_of_the_seeding(rng):
+    X = blobs(rng, n=200, k=6)
+    grid = {"algorithm__moves": [None, "split"], "init__chain_length": [1, 5]}
+    search = GridSearchCV(VCGMM(6, init=AFKMC2(), algorithm=TruncatedEM(), random_state=0), grid, cv=2)
+    best = quietly(search, X).best_estimator_
+    alone = clone(best).set_params(**search.best_params_)
+    assert alone.algorithm is not best.algorithm
+    np.testing.assert_array_equal(quietly(alone, X).cluster_centers_, best.cluster_centers_)
+
+
+def test_names_stand_for_objects(rng):
+    X = blobs(rng, n=300, k=6)
+    printed = TruncatedEM(start="random", moves=None, grow=False, stopping="relative")
+    pairs = [(dict(), dict(algorithm=TruncatedEM())), (dict(algorithm="paper"), dict(algorithm=printed))]
+    pairs += [(dict(init="afkmc2"), dict(init=AFKMC2(chain_length=2)))]
+    for by_name, by_object in pairs:
+        fits = [quietly(VCGMM(20, random_state=0, **options), X) for options in (by_name, by_object)]
+        assert fits[0].lower_bounds_ == fits[1].lower_bounds_
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
@@ -527,7 +560,7 @@ def test_rows_that_cannot_be_clustered_are_named(rng, rows, weights, names):
 @pytest.mark.parametrize("moves", [None, "empty", "split"])
 def test_equal_rows_leave_one_cluster_with_points_of_its_own(moves):
     with pytest.warns(ConvergenceWarning, match="19 of 20 clusters have no points of their own"):
-        assert VCGMM(20, moves=moves, random_state=0).fit(np.ones((100, 3))).n_empty_ == 19
+        assert VCGMM(20, algorithm=TruncatedEM(moves=moves), random_state=0).fit(np.ones((100, 3))).n_empty_ == 19
 
 
 def test_a_coreset_may_have_more_draws_than_rows_and_a_further_one_fewer_than_clusters(rng):

@@ -14,7 +14,7 @@ record = dict(item="demo/NAME", profile=profile, parameters=dict(n=n, seed=seed)
               versions={}, commit=None, dirty=None, data={}, seconds=1.0,
               threads=int(os.environ["NUMBA_NUM_THREADS"]),
               machine=dict(cpus=2, architecture="x86_64", system="Linux"), reductions=[], figures=[],
-              caption="", claims=[])
+              facts={}, captions={}, claims=[])
 (folder / "NAME.csv").write_text("method,seed,value\\nuniform,0,1.5\\n")
 (folder / "NAME.json").write_text(json.dumps(record))
 """

@@ -1,19 +1,14 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
-from importlib.metadata import version
-
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
-from handful.clustering.vcgmm import VCGMM
+from handful.clustering import VCGMM
 from handful.coreset import Coreset, CoresetEstimator, Selector
 from handful.sampling import MixtureSampler
-from handful.sensitivity.lightweight import LightweightCoreset
-from handful.sensitivity.logistic import LogisticSensitivity
-from handful.sensitivity.svm import SVMCoreset
+from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce
 from handful.svm import LinearSVM
-
-__version__ = version("handful")
+from handful.version import __version__ as __version__
 
 __all__ = [
     "VCGMM",

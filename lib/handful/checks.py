@@ -1,6 +1,7 @@
 """Input checks that the estimators share: each names the thing, the limit and what it got."""
 
 import operator
+import os
 from numbers import Integral, Real
 
 import numpy as np
@@ -17,7 +18,7 @@ LIMITS = {
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):
-    """ValueError unless `value` is an integer within the limits; a bool is none.
+    """ValueError unless `value` is an integer within the limits; a bool does not count as a number.
 
     Parameters
     ----------
@@ -31,13 +32,13 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
 
 
 def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
-    """ValueError unless `value` is a finite real number within the limits; a bool is none.
+    """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
 
     Parameters
     ----------
     above, below : numbers, limits that are not themselves allowed, or None
     least, most : numbers, limits that are, or None
-    name, value, of, why : as of `check_integer`
+    name, value, of, why : as in `check_integer`
     """
     limits = dict(above=above, least=least, below=below, most=most)
     _check(name, value, Real, "a finite number", limits, of, why)
@@ -114,7 +115,7 @@ def signed_labels(y, model):
     if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
         low, high = numbers.min(), numbers.max()
         second = numbers == high
-        if low < high and (second | (numbers == low)).all():  # without the sort that finding all classes takes
+        if low < high and (second | (numbers == low)).all():  # saves the sort that `np.unique` takes
             return np.array([low, high]), 2.0 * second - 1.0
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
@@ -130,6 +131,11 @@ def signed_labels(y, model):
     return classes, 2.0 * codes - 1.0
 
 
+def as_array(values):
+    """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients."""
+    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+
+
 def as_generator(random_state):
     """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
     if isinstance(random_state, np.random.Generator):
@@ -137,3 +143,10 @@ def as_generator(random_state):
     if random_state is None or isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(random_state)
     return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+
+
+def physical_memory():
+    """Bytes of memory in this machine; where the system does not say, infinity."""
+    if not hasattr(os, "sysconf"):
+        return float("inf")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -101,8 +101,8 @@ class Selector(BaseEstimator):
     _takes_sparse = False
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
-    _computes = True  # with the values of X, so that huge ones would overflow
-    _ranks = True  # the first k rows chosen serve as a coreset of k; False where their order is not that of selection
+    _computes = True  # does arithmetic on X, so that `fit` refuses values that would overflow
+    _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X, y=None, sample_weight=None):
         """Choose the coreset.
@@ -212,7 +212,7 @@ def choose(selector, X, y, sample_weight, rng):
 
 
 def _of_one_class(y, sample_weight):
-    # of input that is not checked yet
+    # The input is not checked yet.
     labels = np.asarray(y)
     if np.shape(sample_weight) == labels.shape:
         labels = labels[np.asarray(sample_weight) != 0]
@@ -225,6 +225,16 @@ def _estimator_has(method):
         return True
 
     return check
+
+
+def _of_the_estimator(name, doc):
+    # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
+    def method(self, X):
+        check_is_fitted(self, "estimator_")
+        return getattr(self.estimator_, name)(X)
+
+    method.__name__, method.__doc__ = name, doc
+    return available_if(_estimator_has(name))(method)
 
 
 class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
@@ -293,29 +303,10 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "selector_")
         return self.selector_.n_features_in_
 
-    @available_if(_estimator_has("predict"))
-    def predict(self, X):
-        """What the fitted estimator predicts for the rows of `X`."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.predict(X)
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities of the fitted estimator, shape (n, classes)."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X):
-        """Decision values of the fitted estimator."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.decision_function(X)
-
-    @available_if(_estimator_has("transform"))
-    def transform(self, X):
-        """`X` as the fitted estimator transforms it."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.transform(X)
+    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
+    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
+    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
+    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
 
     @available_if(_estimator_has("score"))
     def score(self, X, y=None, sample_weight=None):

@@ -1,9 +1,18 @@
-"""Small numerics that several algorithms share: projections onto the simplex, alias tables."""
+"""Small numerics that several algorithms share: distances, projections onto the simplex, alias tables."""
 
 import numpy as np
 from numba import njit
 
 _TWO_32 = 4294967296.0
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def sq_distance(x, v):
+    """Squared distance of two vectors, from their differences, which do not cancel as norms and products would."""
+    total = 0.0
+    for j in range(v.size):
+        total += (x[j] - v[j]) ** 2
+    return total
 
 
 @njit(cache=True)

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from handful.experiments.notebooks import plan
-from handful.experiments.runner import reproduce
+from handful_papers.notebooks import plan
+from handful_papers.runner import reproduce
 
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE.parents[1] / "notebooks"

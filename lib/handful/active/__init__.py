@@ -1,14 +1,13 @@
 """Batch active learning (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024, Section 4.3): what to label next.
 
-`MixMatch` and `SupervisedNetwork` need torch, which is imported when they are asked for.
+`MixMatch`, `SupervisedNetwork` and the networks need torch, which is imported when they are asked for.
 """
 
-from importlib import import_module
-
-from handful.active.acquisition import Acquisition, Badge, Consistency, KCenterQuery, MaxEntropy, UniformQuery
+from handful.active.acquisition import Acquisition, Badge, Consistency, KCenterQuery, MaxEntropyQuery, UniformQuery
 from handful.active.bilevel import BilevelQuery
 from handful.active.loop import ActiveLoop
 from handful.active.panel import LabellingPanel
+from handful.lazy import lazy_names
 
 __all__ = [
     "Acquisition",
@@ -18,18 +17,17 @@ __all__ = [
     "Consistency",
     "KCenterQuery",
     "LabellingPanel",
-    "MaxEntropy",
+    "MaxEntropyQuery",
     "UniformQuery",
 ]
 
-NEED_TORCH = ("MixMatch", "SupervisedNetwork")
-
-
-def __getattr__(name):
-    if name in NEED_TORCH:
-        return getattr(import_module("handful.active.mixmatch"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted({*globals(), *NEED_TORCH})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ConvNet": "handful.active.networks",
+        "MLP": "handful.active.networks",
+        "MixMatch": "handful.active.mixmatch",
+        "SupervisedNetwork": "handful.active.supervised",
+        "WideResNet": "handful.active.networks",
+    },
+)

@@ -1,4 +1,4 @@
-"""Acquisition functions: which points of an unlabelled pool should be labelled next?"""
+"""Acquisition functions: rules for which points of an unlabelled pool are labelled next."""
 
 from abc import abstractmethod
 
@@ -6,21 +6,27 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from handful.checks import as_generator, check_integer
+from handful.baselines import farthest_first, prediction_entropies
+from handful.checks import as_array, as_generator, check_integer
 
-SUM_TOLERANCE = 1e-3  # by which probabilities in float32 may miss a sum of one
+SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
+WHAT = {
+    "features": "embeddings of the pool's points under the model, shape (pool, d)",
+    "probabilities": "what the model predicts of the pool's points, shape (pool, classes)",
+    "labelled": "the same features of the labelled points, shape (l, d)",
+    "labels": "labels of the labelled points, shape (l,)",
+}
 
 
 class Acquisition(BaseEstimator):
-    """Base class: checks what a model says of the pool, then asks the subclass's `_query` for points.
+    """Base class: checks what is known of the pool, then asks the subclass's `_query` for points.
 
-    All acquisition functions are asked in the same way, ``query(n, features=..., probabilities=..., ...)``, and each
-    takes from it what it needs; any model will do that gives probabilities, any features that suit the data.
+    All acquisition functions have one call, ``query(n, features=..., probabilities=..., ...)``, of which each uses what
+    it needs. The probabilities may come from any model, and the features may be any that suit the data.
     """
 
-    _needs = ()  # of "features", "probabilities", "labelled", "labels"
-    _needs_variants = False  # probabilities of several augmentations
-    _sums = True  # whether it computes with `labelled`
+    _needs = ()  # keys of WHAT
+    _needs_variants = False  # whether `probabilities` must be given for several augmentations of each point
 
     def query(self, n, *, features=None, probabilities=None, labelled=None, labels=None, classes=None, n_pool=None):
         """The `n` points of the pool to label next.
@@ -28,15 +34,14 @@ class Acquisition(BaseEstimator):
         Parameters
         ----------
         n : int, points to label
-        features : shape (pool, d), of the pool's points: embeddings, or features of a proxy
-        probabilities : shape (pool, classes), what a model predicts of them; or (variants, pool, classes), what it
-            predicts of augmented variants of them
-        labelled : shape (l, d), the same features of the points that are labelled already; for `BilevelQuery` also
-            (l, variants, d), those of augmented variants
-        labels : their labels, shape (l,)
-        classes : labels of the columns of `probabilities`, in order (a scikit-learn model's ``classes_``); column
-            numbers if left out
-        n_pool : int, size of the pool, where nothing else says it
+        features : shape (pool, d), of the points in the pool: embeddings, or features of a proxy
+        probabilities : shape (pool, classes), what a model predicts of these points; or (variants, pool, classes), what
+            it predicts of augmented variants of them
+        labelled : shape (l, d), the same features of the labelled points; for `BilevelQuery` also (l, variants, d), the
+            features of their augmented variants
+        labels : shape (l,), of the labelled points
+        classes : the label of each column of `probabilities` (``classes_`` of a scikit-learn model); None: 0, 1, ...
+        n_pool : int, size of the pool; needed only where `features` and `probabilities` are not given
 
         Returns
         -------
@@ -46,21 +51,20 @@ class Acquisition(BaseEstimator):
         ------
         ValueError
             for an empty pool, an `n` outside 1..pool, probabilities that are negative or do not add up to one, arrays
-            that do not fit each other, labels that no column stands for, and where something it needs is missing.
+            that do not fit each other, labels without a column, and where something that is needed is missing.
         """
         given = dict(features=features, probabilities=probabilities, labelled=labelled, labels=labels)
-        name = type(self).__name__
         for needed in self._needs:
             if given[needed] is None:
-                raise ValueError(f"{name} needs {needed}: {WHAT[needed]}.")
+                raise ValueError(f"{type(self).__name__} needs {needed}: {WHAT[needed]}.")
         if features is not None:
             features = _rows(features, "features")
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
             if self._needs_variants and len(probabilities) < 2:
                 raise ValueError(
-                    f"{name} compares predictions of augmented variants: probabilities must have shape (variants, "
-                    f"pool, classes) with at least 2 variants, got {len(probabilities)}."
+                    f"{type(self).__name__} compares predictions of augmented variants: probabilities must have shape "
+                    f"(variants, pool, classes) with at least 2 variants, got {len(probabilities)}."
                 )
         pool = _pool_size(features, probabilities, n_pool)
         check_integer("n", n, most=pool, why="more points than the pool has cannot be chosen")
@@ -72,35 +76,22 @@ class Acquisition(BaseEstimator):
                 raise ValueError(
                     f"labels must have one label for each of {len(labelled)} labelled points, got {len(labels)}."
                 )
-        chosen = self._query(int(n), pool, features, probabilities, labelled, labels)
-        return np.asarray(chosen, dtype=np.intp)
+        return np.asarray(self._query(int(n), pool, features, probabilities, labelled, labels), dtype=np.intp)
 
     @abstractmethod
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        """Rows of the pool; arrays are checked, probabilities have three axes, labels are columns."""
-
-
-WHAT = {
-    "features": "embeddings of the pool's points under the model, shape (pool, d)",
-    "probabilities": "what the model predicts of the pool's points, shape (pool, classes)",
-    "labelled": "the same features of the labelled points, shape (l, d)",
-    "labels": "labels of the labelled points, shape (l,)",
-}
+        """`n` rows of the pool, of checked input: `probabilities` has three axes, `labels` holds column numbers."""
 
 
 def _rows(values, name):
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    values = np.asarray(values)
-    if values.ndim >= 1 and len(values) == 0:
+    values = as_array(values)
+    if values.shape[:1] == (0,):
         raise ValueError(f"{name} is empty: there is nothing left in the pool to label.")
     return check_array(values, dtype=[np.float64, np.float32], input_name=name)
 
 
 def _probabilities(values):
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    P = np.asarray(values)
+    P = as_array(values)
     if P.dtype.kind not in "fiub":
         raise ValueError(f"probabilities must be numbers, got dtype {P.dtype}.")
     P = P.astype(np.float64, copy=False)
@@ -115,35 +106,30 @@ def _probabilities(values):
     if not np.isfinite(P).all() or P.min() < 0:
         raise ValueError(f"probabilities must be finite and at least 0, got a least value of {P.min():.3g}.")
     sums = P.sum(axis=2)
-    if np.abs(sums - 1.0).max() > SUM_TOLERANCE:
-        worst = int(np.abs(sums - 1.0).max(axis=0).argmax())
+    variant, row = np.unravel_index(np.abs(sums - 1.0).argmax(), sums.shape)
+    if abs(sums[variant, row] - 1.0) > SUM_TOLERANCE:
         raise ValueError(
-            f"probabilities must add up to 1 in every row, those of row {worst} add up to "
-            f"{sums[np.abs(sums[:, worst] - 1).argmax(), worst]:.4g}; logits go through a softmax first."
+            f"probabilities must add up to 1 in every row, those of row {row} add up to {sums[variant, row]:.4g}; take "
+            "the softmax of logits first."
         )
     return P / sums[:, :, None]
 
 
 def _pool_size(features, probabilities, n_pool):
-    sizes = {
-        "features": None if features is None else len(features),
-        "probabilities": None if probabilities is None else probabilities.shape[1],
-        "n_pool": n_pool,
-    }
-    sizes = {name: size for name, size in sizes.items() if size is not None}
+    sizes = {} if features is None else {"features": len(features)}
+    sizes |= {} if probabilities is None else {"probabilities": probabilities.shape[1]}
+    sizes |= {} if n_pool is None else {"n_pool": n_pool}
     if not sizes:
         raise ValueError("the size of the pool is not known: give features, probabilities or n_pool.")
     if len(set(sizes.values())) > 1:
         raise ValueError("the pool has one size only, got " + ", ".join(f"{s} by {k}" for k, s in sizes.items()) + ".")
-    size = next(iter(sizes.values()))
+    (size,) = set(sizes.values())
     check_integer("n_pool", size)
     return size
 
 
 def _labelled(values, features):
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    values = np.asarray(values)
+    values = as_array(values)
     if values.ndim not in (2, 3):
         raise ValueError(f"labelled must have shape (l, d) or (l, variants, d), got {values.shape}.")
     if features is not None and values.shape[-1] != features.shape[1]:
@@ -156,7 +142,7 @@ def _labelled(values, features):
 
 
 def _columns(labels, probabilities, classes):
-    # labels as columns of the probabilities
+    # The column of the probabilities that each label stands for.
     labels = np.asarray(labels)
     if labels.ndim != 1:
         raise ValueError(f"labels must have shape (l,), got {labels.shape}.")
@@ -174,8 +160,7 @@ def _columns(labels, probabilities, classes):
     if unknown:
         raise ValueError(
             f"labels holds {', '.join(unknown)}, for which the probabilities have no column (they have "
-            f"{', '.join(map(str, classes.tolist()))}): give the model a column for every class, of zeros where it has "
-            "not seen the class."
+            f"{', '.join(map(str, classes.tolist()))}): add a column of zeros for a class that the model has not seen."
         )
     return np.array([place[label] for label in labels.tolist()], dtype=np.intp)
 
@@ -205,28 +190,28 @@ class UniformQuery(Acquisition):
         return as_generator(self.random_state).choice(pool, n, replace=False)
 
 
-class MaxEntropy(Acquisition):
+class MaxEntropyQuery(Acquisition):
     """The points of which the model is least certain: the largest entropy of its prediction.
 
     Predictions of several variants are averaged first, as in Borsos et al. (2024), who take two.
 
     Examples
     --------
-    >>> MaxEntropy().query(1, probabilities=[[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+    >>> MaxEntropyQuery().query(1, probabilities=[[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     array([1])
     """
 
     _needs = ("probabilities",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        P = probabilities.mean(axis=0)
-        return _largest(-np.sum(P * np.log(np.maximum(P, np.finfo(float).tiny)), axis=1), n)
+        return _largest(prediction_entropies(probabilities.mean(axis=0)), n)
 
 
 class Consistency(Acquisition):
-    """The points of which the model predicts different things when they are augmented (Gao et al. 2019).
+    """The points whose predictions vary most under augmentation (Gao et al. 2019).
 
-    The score is the variance over the variants, summed over the classes. Borsos et al. (2024) take five variants.
+    Points are ranked by the variance of the probabilities over the variants, summed over the classes. Borsos et al.
+    (2024) take five variants.
 
     Examples
     --------
@@ -243,9 +228,9 @@ class Consistency(Acquisition):
 
 
 class KCenterQuery(Acquisition):
-    """The points that cover the pool best: always the one farthest from everything labelled or chosen.
+    """The points that cover the pool: each the farthest from everything that is labelled or chosen before it.
 
-    Greedy k-center in the model's last layer (Sener and Savarese 2018). Without labelled points a random one begins.
+    Greedy k-center in the model's last layer (Sener and Savarese 2018). Without labelled points the first is random.
 
     Parameters
     ----------
@@ -263,29 +248,16 @@ class KCenterQuery(Acquisition):
         self.random_state = random_state
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        X = features.astype(np.float64)
-        sq_norm = np.einsum("ij,ij->i", X, X)
-        nearest = np.full(pool, np.inf)
-        if labelled is not None and labelled.size:
-            for centre in labelled.reshape(-1, labelled.shape[-1]).astype(np.float64):
-                np.minimum(nearest, sq_norm - 2 * (X @ centre) + centre @ centre, out=nearest)
-            chosen = [int(np.argmax(nearest))]
-        else:
-            chosen = [int(as_generator(self.random_state).integers(pool))]
-        while len(chosen) < n:
-            last = chosen[-1]
-            np.minimum(nearest, np.maximum(sq_norm - 2 * (X @ X[last]) + sq_norm[last], 0.0), out=nearest)
-            nearest[chosen] = -np.inf
-            chosen.append(int(np.argmax(nearest)))
-        return chosen
+        covered = () if labelled is None else labelled.reshape(-1, labelled.shape[-1])
+        return farthest_first(features, n, rng=as_generator(self.random_state), covered=covered)
 
 
 class Badge(Acquisition):
     """Points whose last-layer gradients are large and differ (Ash et al. 2020).
 
-    k-means++ seeding of the gradients that the points would have if the model's guess were right:
-    ``(p - onehot(argmax p)) x h`` for probabilities p and embedding h. They are never formed: inner products of two of
-    them are products of two inner products.
+    k-means++ seeding of the gradients that the points would have if the model's guess were right: the outer products
+    ``(p - onehot(argmax p)) h^T`` for probabilities p and embedding h. An inner product of two of them is a product of
+    two inner products, so they are never formed.
 
     Parameters
     ----------
@@ -319,6 +291,6 @@ class Badge(Acquisition):
             total = nearest.sum()
             if total > 0:
                 chosen.append(int(rng.choice(pool, p=nearest / total)))
-            else:  # the rest has the gradients of those chosen: any is as good
+            else:  # every gradient left equals one that was chosen, so any point will do
                 chosen.append(int(rng.choice(np.setdiff1d(np.arange(pool), chosen))))
         return chosen

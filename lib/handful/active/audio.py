@@ -1,4 +1,4 @@
-"""Recordings of one second: checks, mel spectrograms, background noise and the four augmentations of the paper."""
+"""Recordings of one second: checks, mel spectrograms, background noise, and the four augmentations of the paper."""
 
 import warnings
 from fractions import Fraction
@@ -9,29 +9,30 @@ import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 
-RATE = 16_000  # Hz, to which the paper resamples
-RATES = (4_000, 192_000)  # Hz; what lies outside is taken for a slip (kHz for Hz)
-SILENCE = 1e-12  # mel power relative to full scale; 120 dB down
-CLIPPED_SHARE = 0.005  # of a recording's samples at its peak level, from which it counts as clipped
+SAMPLING_RATE = 16_000  # Hz, to which the paper resamples
+SAMPLING_RATES = (4_000, 192_000)  # Hz; other rates are refused as likely mistakes, such as kHz for Hz
+SILENCE = 1e-12  # least mel power, relative to full scale: -120 dB
+CLIPPED_SHARE = 0.005  # a recording with a larger share of samples at full scale looks clipped
 FULL_SCALE = 0.99
-BLOCK = 256  # recordings whose frames are held in memory at a time
+BLOCK = 256  # recordings that are transformed at a time
 
 # The paper's augmentations (Section 5.5), applied in this order, each with probability 1/2.
 AMPLITUDE, SPEED, SHIFT, SNR = (0.8, 1.2), (0.8, 1.2), (-0.25, 0.25), (0.0, 40.0)  # factor, factor, seconds, dB
 
 
-def prepare(recordings, rate, *, target_rate=RATE, seconds=1.0):
-    """Recordings as one float32 array of equal length at one rate, between -1 and 1.
+def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0):
+    """Recordings as one float32 array of equal length at one sampling rate, between -1 and 1.
 
-    Shorter recordings are centred between zeros; of longer ones the stretch with the most energy is kept, and a warning
-    says of how many. Another warning counts those that look clipped.
+    A shorter recording is centred between zeros. Of a longer one the part with the most energy is kept; a warning gives
+    the number of these. Another warning gives the number of recordings that look clipped.
 
     Parameters
     ----------
-    recordings : array, shape (n, samples), or list of n one-dimensional arrays; integers count as parts of full scale
-    rate : samples a second, one number or one for each recording
-    target_rate : samples a second of the result
-    seconds : length of the result
+    recordings : array, shape (n, samples), or list of n one-dimensional arrays; of integers, the largest of their type
+        is full scale
+    sampling_rate : number, or one number for each recording, in samples a second
+    target_rate : int, sampling rate of the result
+    seconds : float, length of the result
 
     Returns
     -------
@@ -40,8 +41,8 @@ def prepare(recordings, rate, *, target_rate=RATE, seconds=1.0):
     Raises
     ------
     ValueError
-        for no recordings, empty, silent, stereo or non-finite ones, floats beyond -1..1, and rates outside 4 kHz..192
-        kHz; the message names the recording.
+        for no recordings, recordings that are empty, silent, stereo or not finite, floats outside -1 to 1, and sampling
+        rates outside 4 to 192 kHz; the message names the recording
 
     Examples
     --------
@@ -53,15 +54,17 @@ def prepare(recordings, rate, *, target_rate=RATE, seconds=1.0):
     n = len(recordings)
     if n == 0:
         raise ValueError("recordings is empty: at least one is needed.")
-    rates = np.broadcast_to(np.asarray(rate), (n,)) if np.ndim(rate) == 0 or len(rate) == n else None
-    if rates is None:
-        raise ValueError(f"rate must be one number or one for each of {n} recordings, got {len(rate)} of them.")
+    if np.ndim(sampling_rate) and len(sampling_rate) != n:
+        raise ValueError(
+            f"sampling_rate must be one number or one for each of {n} recordings, got {len(sampling_rate)} of them."
+        )
+    rates = np.broadcast_to(np.asarray(sampling_rate), (n,))
     _check_rate(target_rate, "target_rate")
     samples = round(target_rate * seconds)
     out = np.zeros((n, samples), dtype=np.float32)
     cut, clipped, silent = [], [], []
     for i, recording in enumerate(recordings):
-        _check_rate(rates[i], f"the rate of recording {i}")
+        _check_rate(rates[i], f"the sampling rate of recording {i}")
         sound = _full_scale(np.asarray(recording), i)
         if np.ptp(sound) == 0.0:
             silent.append(i)
@@ -81,13 +84,13 @@ def prepare(recordings, rate, *, target_rate=RATE, seconds=1.0):
         out[i, at : at + len(sound)] = sound
     if silent:
         raise ValueError(
-            f"{len(silent)} of {n} recordings are silent (every sample the same), first number {silent[0]}: nobody can "
-            "label them; leave them out, `audible` says which."
+            f"{len(silent)} of {n} recordings are silent (all samples are equal), first number {silent[0]}: leave "
+            "them out, as nobody can label them; `audible` says which."
         )
     if cut:
         warnings.warn(
-            f"{len(cut)} of {n} recordings are longer than {seconds:g} s, first number {cut[0]}: the {seconds:g} s "
-            "with the most energy are kept.",
+            f"{len(cut)} of {n} recordings are longer than {seconds:g} s, first number {cut[0]}: the "
+            f"{seconds:g} s with the most energy are kept.",
             stacklevel=2,
         )
     if clipped:
@@ -100,14 +103,15 @@ def prepare(recordings, rate, *, target_rate=RATE, seconds=1.0):
 
 
 def audible(recordings):
-    """Boolean mask, shape (n,): False where all samples of a recording are the same."""
+    """Boolean array, shape (n,): whether each recording has samples that are not all equal."""
     return np.array([np.size(r) > 0 and bool(np.ptp(np.asarray(r)) > 0) for r in recordings], dtype=bool)
 
 
 def _check_rate(rate, name):
     number = isinstance(rate, (Real, np.number)) and np.isfinite(rate)
-    if not number or not RATES[0] <= rate <= RATES[1]:
-        raise ValueError(f"{name} must be {RATES[0]:,} to {RATES[1]:,} samples a second, got {rate!r}.")
+    if not number or not SAMPLING_RATES[0] <= rate <= SAMPLING_RATES[1]:
+        low, high = SAMPLING_RATES
+        raise ValueError(f"{name} must be {low:,} to {high:,} samples a second, got {rate!r}.")
 
 
 def _full_scale(sound, i):
@@ -136,41 +140,42 @@ def _looks_clipped(sound):
 # Spectrograms.
 
 
-def mel_spectrogram(sound, rate=RATE, *, window=0.128, hop=0.032, n_bins=32, span=50.0):
-    """Mel spectrograms in decibels: at the paper's values 32 x 32 for a second.
+def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.032, n_bins=32, span=50.0):
+    """Mel spectrograms in decibels; with the paper's values, 32 x 32 for a second.
 
-    Frames of a Hann window, centred on every hop, zeros beyond the ends; power in triangular bins, equally wide on the
-    mel scale ``2595 log10(1 + f / 700)`` from 0 to half the rate; then decibels below the recording's loudest bin.
+    A frame is centred on every hop, with a Hann window, and zeros beyond the ends of the recording. Its power is summed
+    in triangular bins, which are equally wide on the mel scale ``2595 log10(1 + f / 700)`` from 0 to half the sampling
+    rate, and given in decibels relative to the loudest bin of the recording.
 
     Parameters
     ----------
     sound : array, shape (n, samples) or (samples,), full scale 1
-    rate : samples a second
-    window, hop : seconds; the paper: 128 ms and 32 ms
-    n_bins : mel bins
-    span : decibels below the loudest bin at which everything counts as silence (the paper does not say; recordings of
-        the Spoken Digits differ by 40 dB in loudness, so absolute levels say little)
+    sampling_rate : samples a second
+    window, hop : float, seconds; the paper: 128 ms and 32 ms
+    n_bins : int, mel bins
+    span : float, decibels below the loudest bin at which values are cut off. The paper gives no value; recordings of
+        the Spoken Digits differ by 40 dB in loudness, so levels are relative to each recording
 
     Returns
     -------
-    float32 array, shape (n, n_bins, frames) or (n_bins, frames), from -span to 0 dB; low frequencies first
+    float32 array, shape (n, n_bins, frames) or (n_bins, frames), from -span to 0 dB, the lowest frequencies first
 
     Raises
     ------
     ValueError
-        for values that are not finite and recordings shorter than a hop.
+        for values that are not finite, and recordings shorter than a hop
     """
-    _check_rate(rate, "rate")
+    _check_rate(sampling_rate, "sampling_rate")
     sound = np.asarray(sound, dtype=np.float32)
     one = sound.ndim == 1
     sound = sound[None] if one else sound
     if sound.ndim != 2 or not np.isfinite(sound).all():
         raise ValueError(f"sound must be finite and have shape (n, samples) or (samples,), got {sound.shape}.")
-    length, step = round(window * rate), round(hop * rate)
+    length, step = round(window * sampling_rate), round(hop * sampling_rate)
     if sound.shape[1] < step:
         raise ValueError(f"recordings must have at least {step} samples (one hop), got {sound.shape[1]}.")
     weights = get_window("hann", length).astype(np.float32)
-    bins = _mel_bins(rate, length, n_bins)
+    bins = _mel_bins(sampling_rate, length, n_bins)
     frames = -(-sound.shape[1] // step)
     out = np.empty((len(sound), n_bins, frames), dtype=np.float32)
     scale = np.float32(2.0 / weights.sum()) ** 2
@@ -185,11 +190,11 @@ def mel_spectrogram(sound, rate=RATE, *, window=0.128, hop=0.032, n_bins=32, spa
 
 
 @cache
-def _mel_bins(rate, length, n_bins):
-    # shape (bins, frequencies): triangles of height 1, each from the centre before to the centre after
-    top = 2595.0 * np.log10(1.0 + rate / 2 / 700.0)
+def _mel_bins(sampling_rate, length, n_bins):
+    # Shape (bins, frequencies): triangles of height 1, each from the centre of the bin before to that of the bin after.
+    top = 2595.0 * np.log10(1.0 + sampling_rate / 2 / 700.0)
     edges = 700.0 * (10.0 ** (np.linspace(0.0, top, n_bins + 2) / 2595.0) - 1.0)
-    f = np.arange(length // 2 + 1) * (rate / length)
+    f = np.arange(length // 2 + 1) * (sampling_rate / length)
     rising = (f - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - f) / np.diff(edges)[1:, None]
     return np.maximum(np.minimum(rising, falling), 0.0).astype(np.float32)
@@ -199,12 +204,12 @@ def _mel_bins(rate, length, n_bins):
 
 
 def change_amplitude(sound, factor):
-    """A recording, `factor` times as loud; what exceeds full scale is clipped, as a microphone would."""
+    """A recording times `factor`; values beyond full scale are clipped, as by a microphone."""
     return np.clip(sound * np.float32(factor), -1.0, 1.0)
 
 
 def change_speed(sound, factor):
-    """A recording played `factor` times as fast, shape unchanged: centred between zeros, or cut at both ends."""
+    """A recording played `factor` times as fast, of the same length: centred between zeros, or cut at both ends."""
     ratio = Fraction(1.0 / factor).limit_denominator(50)
     played = resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32)
     out = np.zeros_like(sound)
@@ -216,11 +221,11 @@ def change_speed(sound, factor):
     return out
 
 
-def shift(sound, samples):
-    """A recording `samples` later (earlier if negative); zeros come in where it left."""
+def shift(sound, n_samples):
+    """A recording `n_samples` later, or earlier if negative, of the same length: the gap is filled with zeros."""
     out = np.zeros_like(sound)
-    k = min(abs(samples), len(sound))
-    if samples >= 0:
+    k = min(abs(n_samples), len(sound))
+    if n_samples >= 0:
         out[k:] = sound[: len(sound) - k]
     else:
         out[: len(sound) - k] = sound[k:]
@@ -228,7 +233,7 @@ def shift(sound, samples):
 
 
 def mix_noise(sound, noise, snr):
-    """A recording with noise under it at a signal-to-noise ratio of `snr` dB, by their mean powers."""
+    """A recording plus noise at a signal-to-noise ratio, of their mean powers, of `snr` dB."""
     power, own = np.mean(sound.astype(np.float64) ** 2), np.mean(noise.astype(np.float64) ** 2)
     if power == 0.0 or own == 0.0:
         return sound
@@ -236,7 +241,7 @@ def mix_noise(sound, noise, snr):
     return np.clip(sound + np.float32(scale) * noise, -1.0, 1.0).astype(np.float32)
 
 
-def augment(sound, rate=RATE, *, noise, rng, chance=0.5):
+def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
     """A random variant of each recording, by the four augmentations of Borsos et al. (2024, Section 5.5).
 
     In this order, each with probability `chance`: amplitude times U(0.8, 1.2); speed times U(0.8, 1.2); a shift by
@@ -245,16 +250,16 @@ def augment(sound, rate=RATE, *, noise, rng, chance=0.5):
     Parameters
     ----------
     sound : float array, shape (n, samples), full scale 1
-    rate : samples a second
-    noise : array, shape (k, samples), of which one row is drawn each time; see `background_noise`
+    sampling_rate : samples a second
+    noise : array, shape (k, samples), a random row of which is added; see `background_noise`
     rng : numpy.random.Generator
-    chance : probability of each augmentation
+    chance : float, probability of each augmentation
 
     Returns
     -------
     float32 array, shape (n, samples)
     """
-    _check_rate(rate, "rate")
+    _check_rate(sampling_rate, "sampling_rate")
     sound, noise = np.asarray(sound, dtype=np.float32), np.asarray(noise, dtype=np.float32)
     if noise.ndim != 2 or len(noise) == 0 or sound.ndim != 2 or noise.shape[1] != sound.shape[1]:
         raise ValueError(
@@ -269,34 +274,34 @@ def augment(sound, rate=RATE, *, noise, rng, chance=0.5):
         if used[1]:
             row[:] = change_speed(row, rng.uniform(*SPEED))
         if used[2]:
-            row[:] = shift(row, round(rate * rng.uniform(*SHIFT)))
+            row[:] = shift(row, round(sampling_rate * rng.uniform(*SHIFT)))
         if used[3]:
             row[:] = mix_noise(row, noise[rng.integers(len(noise))], rng.uniform(*SNR))
     return out
 
 
-def background_noise(n, samples, rate=RATE, *, rng):
-    """Generated noise where recorded noise is not at hand: white, pink and brown noise, hum and murmur in turn.
+def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng):
+    """Generated noise, as a substitute for recorded noise: white, pink and brown noise, hum and murmur in turn.
 
     Parameters
     ----------
-    n : int, segments
-    samples : int, of each
-    rate : samples a second
+    n_segments : int
+    n_samples : int, of each segment
+    sampling_rate : samples a second
     rng : numpy.random.Generator
 
     Returns
     -------
-    float32 array, shape (n, samples), root mean square 0.1
+    float32 array, shape (n_segments, n_samples), root mean square 0.1
     """
-    _check_rate(rate, "rate")
-    f = np.maximum(np.fft.rfftfreq(samples, 1.0 / rate), 20.0)
-    t = np.arange(samples) / rate
-    out = np.empty((n, samples))
-    for i in range(n):
-        white = rfft(rng.normal(size=samples))
+    _check_rate(sampling_rate, "sampling_rate")
+    f = np.maximum(np.fft.rfftfreq(n_samples, 1.0 / sampling_rate), 20.0)
+    t = np.arange(n_samples) / sampling_rate
+    out = np.empty((n_segments, n_samples))
+    for i in range(n_segments):
+        white = rfft(rng.normal(size=n_samples))
         exponent = (0.0, 0.5, 1.0, 0.5, 0.5)[i % 5]
-        out[i] = irfft(white * f**-exponent, n=samples)
+        out[i] = irfft(white * f**-exponent, n=n_samples)
         out[i] /= out[i].std()
         if i % 5 == 3:  # mains hum
             mains = rng.choice([50.0, 60.0])
@@ -306,5 +311,5 @@ def background_noise(n, samples, rate=RATE, *, rng):
         elif i % 5 == 4:  # murmur: a band of speech frequencies, swelling a few times a second
             band = np.exp(-0.5 * (np.log(f / rng.uniform(300, 1200)) / 0.6) ** 2)
             swell = 1.0 + np.sin(2 * np.pi * (rng.uniform(2, 6) * t + rng.random()))
-            out[i] = irfft(rfft(out[i]) * band, n=samples) * swell
+            out[i] = irfft(rfft(out[i]) * band, n=n_samples) * swell
     return (0.1 * out / np.sqrt(np.mean(out**2, axis=1, keepdims=True))).astype(np.float32)

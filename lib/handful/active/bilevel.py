@@ -3,27 +3,30 @@
 import numpy as np
 
 from handful.active.acquisition import Acquisition
-from handful.bilevel.generic import Rows
-from handful.bilevel.ihvp import Ihvp
-from handful.bilevel.problems import Logistic
-from handful.bilevel.softmax import SoftmaxSelection
+from handful.bilevel import Logistic
+from handful.bilevel.numerics.ihvp import as_inverse_hessian
+from handful.bilevel.selections.base import Rows
+from handful.bilevel.selections.softmax import SoftmaxSelection
+from handful.bilevel.strategies.base import best_rows
 
 
 class BilevelQuery(Acquisition):
     """The coreset of the pool that, joined to the labelled points, trains best (Borsos et al. 2024, Section 4.3).
 
-    Outside is the loss of multinomial logistic regression on all labelled points and on the whole pool, with the soft
-    labels that a model predicts (its `probabilities`; several variants are averaged); inside, training on the labelled
-    points and those selected (Equation 10). One point at a time joins, by its implicit gradient. The features should
-    be those of a proxy, such as `handful.bilevel.proxies.Nystrom` of a `CNTK`, or embeddings.
+    The inner problem trains multinomial logistic regression on the labelled points and those selected so far. The outer
+    loss is that of the trained model on all labelled points and on the whole pool, with the soft labels that the user's
+    model predicts (`probabilities`, averaged over its variants). Points join one at a time, each the one with the
+    smallest implicit gradient (Equation 10). The features should be those of a proxy, such as
+    `handful.bilevel.proxies.Nystrom` of a `CNTK`, or embeddings.
 
     Parameters
     ----------
     l2 : penalty on the coefficients, relative to the mean inner loss; the paper: 1e-4
     variants : None, or a function of a row of the pool that gives the features of augmented variants of that point,
-        shape (variants, d), as many for each: a point that is selected enters the inner problem with all of them, as
-        labelled points do where `labelled` has shape (l, variants, d). The paper: 100 of each
-    ihvp_steps : None for exact implicit gradients, or the number of conjugate gradients from zero; the paper: 100
+        shape (variants, d), always the same number of them. A selected point enters the inner problem with all its
+        variants, as labelled points do where `labelled` has shape (l, variants, d). The paper: 100 of each
+    ihvp : how implicit gradients solve their linear system, as in `BilevelCoreset`: "auto" is exact; the paper takes
+        ``ConjugateGradients(n_steps=100)``
 
     Examples
     --------
@@ -40,33 +43,29 @@ class BilevelQuery(Acquisition):
 
     _needs = ("features", "probabilities", "labelled", "labels")
 
-    def __init__(self, l2=1e-4, *, variants=None, ihvp_steps=None):
+    def __init__(self, l2=1e-4, *, variants=None, ihvp="auto"):
         self.l2 = l2
         self.variants = variants
-        self.ihvp_steps = ihvp_steps
+        self.ihvp = ihvp
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         if len(labelled) == 0:
             raise ValueError("labelled is empty: the inner problem needs at least one labelled point.")
         problem = Logistic(self.l2, penalise_intercept=True)  # as in the authors' code
         problem.check()
-        ihvp = Ihvp() if self.ihvp_steps is None else Ihvp("cg", self.ihvp_steps)
-        ihvp.check()
         copies = labelled.reshape(len(labelled), -1, labelled.shape[-1])
         rows, place = self._rows(n, pool, features, probabilities.mean(axis=0), copies, labels)
         # no draw is made by first-order scores; the generator is what the selection asks for
-        selection = SoftmaxSelection(problem, rows, np.random.default_rng(0), ihvp)
+        selection = SoftmaxSelection(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
         selection.add(range(pool, place))
         chosen = []
-        while True:
+        for _ in range(n):
             selection.solve()
-            scores = selection.linear_scores()
-            scores[chosen] = -np.inf
-            best = int(np.argmax(scores))
+            best = int(best_rows(selection, 1, "linear")[0])
             chosen.append(best)
-            if len(chosen) == n:
-                return chosen
+            rows.absent = np.append(rows.absent, best)  # where its variants join, the row itself does not
             place = self._join(selection, best, place)
+        return chosen
 
     def _rows(self, n, pool, features, targets, copies, labels):
         # The pool, then the variants of labelled points, then room for those of the points to be selected. Outside, a

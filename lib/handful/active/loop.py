@@ -1,4 +1,4 @@
-"""The loop of batch active learning: train, ask, label, repeat; saved after each label, resumed where it was."""
+"""`ActiveLoop`: train, ask for labels, and again; every answer is saved at once, so that work can be resumed."""
 
 import json
 import os
@@ -12,25 +12,25 @@ VERSION = 1
 
 
 class ActiveLoop:
-    """What has been labelled, what is asked for now, and what comes next.
+    """Keeps the labels of a pool of points, and asks for more, a batch at a time.
 
-    A function trains on what is labelled and proposes a batch; a person or a program labels it, one point at a time.
-    With a `path` every label is on disk before the next is asked for, and a new loop with the same path goes on there.
+    A function trains on the labelled points and proposes a batch; a person or a program labels its points one by one.
+    With a `path` each label is written to disk at once, and a new loop with this path goes on with the next one.
 
     Parameters
     ----------
-    propose : function ``(labelled, labels, pool, n) -> indices`` : trains on the points `labelled` (int array) with
-        their `labels`, and gives `n` points of `pool` (int array, what has no answer yet) to label next
-    n_pool : int, points that there are
+    propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled` (int array) with
+        their `labels`, and gives `n` points of `pool` (int array, the points without an answer) to label next
+    n_pool : int, number of points
     classes : list of the labels that may be given
-    batch : int, points asked for at a time; the paper: 10
-    path : file of the answers (JSON), or None
+    batch_size : int, points asked for at a time; the paper: 10
+    path : path of the file of answers (JSON); None writes none
 
     Attributes
     ----------
     answers : dict, point -> label, in the order of labelling; None where a point was skipped
-    pending : list of points asked for and not yet answered
-    rounds : list of lists, the batches proposed so far
+    pending : list of the points that were asked for and have no answer
+    rounds : list of lists, the batches so far
 
     Examples
     --------
@@ -40,13 +40,13 @@ class ActiveLoop:
     30
     """
 
-    def __init__(self, propose, *, n_pool, classes, batch=10, path=None):
+    def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
         check_integer("n_pool", n_pool)
-        check_integer("batch", batch, most=n_pool, why="the pool has no more points")
+        check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
         self.classes = list(classes)
         if len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
             raise ValueError(f"classes must be at least 2 different labels, got {self.classes}.")
-        self.propose, self.n_pool, self.batch = propose, int(n_pool), int(batch)
+        self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
         self.path = None if path is None else Path(path)
         self.answers, self.pending, self.rounds = {}, [], []
         if self.path is not None and self.path.is_file():
@@ -68,12 +68,12 @@ class ActiveLoop:
         return np.array([i for i, label in self.answers.items() if label is None], dtype=np.intp)
 
     def next(self):
-        """The points to label now: those still pending, else a new batch from `propose` (empty at the pool's end)."""
+        """The points to label now, a list: the pending ones or, if there are none, a new batch; empty at the end."""
         if not self.pending:
             pool = np.setdiff1d(np.arange(self.n_pool), list(self.answers))
             if len(pool) == 0:
                 return []
-            n = min(self.batch, len(pool))
+            n = min(self.batch_size, len(pool))
             chosen = [int(i) for i in self.propose(self.labelled, self.labels, pool, n)]
             if not np.isin(chosen, pool).all() or len(set(chosen)) < n or len(chosen) != n:
                 raise ValueError(f"propose must give {n} different points of the pool it is given, got {chosen}.")
@@ -83,12 +83,12 @@ class ActiveLoop:
         return list(self.pending)
 
     def label(self, index, label):
-        """Answer for one point: a label, or None to skip it. Points answered before may be corrected.
+        """Answer for one point: a label, or None to skip it. A later answer replaces an earlier one.
 
         Raises
         ------
         ValueError
-            for a point outside the pool, or a label that is not among `classes`.
+            for a point outside the pool, or a label that is not among `classes`
         """
         index = int(index)
         if not 0 <= index < self.n_pool:
@@ -102,7 +102,7 @@ class ActiveLoop:
         self._save()
 
     def run(self, answer, *, n_rounds):
-        """Label `n_rounds` batches with a function, ``answer(index) -> label``; a batch begun before counts as one."""
+        """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before is the first."""
         for _ in range(n_rounds):
             for index in self.next():
                 self.label(index, answer(index))
@@ -110,18 +110,12 @@ class ActiveLoop:
     def _save(self):
         if self.path is None:
             return
-        state = {
-            "version": VERSION,
-            "n_pool": self.n_pool,
-            "classes": self.classes,
-            "answers": [[i, label] for i, label in self.answers.items()],
-            "pending": self.pending,
-            "rounds": self.rounds,
-        }
+        state = {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}
+        state |= {"answers": list(self.answers.items()), "pending": self.pending, "rounds": self.rounds}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + ".part")
         part.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(part, self.path)  # whole or not at all
+        os.replace(part, self.path)  # so that the file is never half written
 
     def _load(self):
         try:

@@ -7,18 +7,30 @@ except ImportError as error:
     raise ImportError("the networks of handful.active need torch: pip install 'handful[torch]'.") from error
 
 
-class ConvNet(nn.Module):
-    """Convolutions 3 x 3 of stride 2 with batch normalisation, average pooling over time, a linear head.
+class Classifier(nn.Module):
+    """Base class: a body that embeds rows, and a linear head."""
 
-    Where a word lies in time says nothing, where it lies in frequency says much: pooling over both would cost a third
-    of the accuracy with few labels. With the default channels 26,000 parameters and 0.6 million multiplications for a
-    32 x 32 spectrogram; WideResNet-28-10 has 36 million and 5.2 billion.
+    def embed(self, x):
+        """The input of the last layer, shape (batch, width)."""
+        return self.body(x)
+
+    def forward(self, x):
+        """Logits, shape (batch, n_classes)."""
+        return self.head(self.embed(x))
+
+
+class ConvNet(Classifier):
+    """A small network for spectrograms: 3 x 3 convolutions of stride 2 with batch normalisation, average pooling, head.
+
+    Pooling is over time alone: where a word lies in time does not tell which word it is, but where it lies in frequency
+    does, and pooling over both would cost a third of the accuracy with few labels. For a 32 x 32 spectrogram the
+    default has 26,000 parameters and 0.6 million multiplications; WideResNet-28-10 has 36 million and 5.2 billion.
 
     Parameters
     ----------
     n_classes : int
-    height : int, of the spectrograms, in bins
-    channels : tuple of int, of each convolution
+    height : int, frequency bins of the spectrograms
+    channels : tuple of int, output channels of each convolution
     in_channels : int, 1 for spectrograms
     """
 
@@ -36,15 +48,11 @@ class ConvNet(nn.Module):
         self.head = nn.Linear(channels[-1] * height, n_classes)
 
     def embed(self, x):
-        """The last layer's input, shape (batch, channels[-1] * height / 8 by default)."""
+        """The input of the last layer, shape (batch, channels[-1] * height / 8) for three convolutions."""
         return self.body(x).mean(dim=3).flatten(1)
 
-    def forward(self, x):
-        """Logits, shape (batch, n_classes)."""
-        return self.head(self.embed(x))
 
-
-class MLP(nn.Module):
+class MLP(Classifier):
     """Two hidden layers with batch normalisation, for rows of features, shape (batch, d).
 
     Parameters
@@ -62,18 +70,9 @@ class MLP(nn.Module):
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(hidden, n_classes)
 
-    def embed(self, x):
-        """The last layer's input, shape (batch, hidden)."""
-        return self.body(x)
-
-    def forward(self, x):
-        """Logits, shape (batch, n_classes)."""
-        return self.head(self.embed(x))
-
 
 class _Block(nn.Module):
-    # Pre-activation residual block; where the shape changes, the shortcut is a 1 x 1 convolution of the activation.
-
+    # Pre-activation residual block, whose shortcut is a 1 x 1 convolution of the activation if the shape changes.
     def __init__(self, before, after, stride):
         super().__init__()
         self.first, self.second = nn.BatchNorm2d(before), nn.BatchNorm2d(after)
@@ -88,14 +87,14 @@ class _Block(nn.Module):
         return rest + self.conv2(torch.relu(self.second(self.conv1(y))))
 
 
-class WideResNet(nn.Module):
+class WideResNet(Classifier):
     """Wide residual network (Zagoruyko and Komodakis 2016), without dropout; WideResNet-28-10 is the paper's.
 
     Parameters
     ----------
     n_classes : int
     depth : int, 4 more than a multiple of 6
-    width : int, by which the 16, 32 and 64 channels are widened
+    width : int, the factor on the 16, 32 and 64 channels of the three groups
     in_channels : int, 1 for spectrograms
     """
 
@@ -115,22 +114,18 @@ class WideResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def embed(self, x):
-        """The last layer's input, shape (batch, 64 width)."""
+        """The input of the last layer, shape (batch, 64 * width)."""
         return self.body(x).mean(dim=(2, 3))
-
-    def forward(self, x):
-        """Logits, shape (batch, n_classes)."""
-        return self.head(self.embed(x))
 
 
 def network(name, n_classes, shape):
-    """A new network by name, for rows of one shape.
+    """A new network by its name.
 
     Parameters
     ----------
-    name : "conv", "conv-16-32-64" (its channels), "wrn-28-10" (depth and width) or "mlp"
+    name : "conv", "conv-16-32-64" (channels), "wrn-28-10" (depth and width), "mlp" or "mlp-64" (hidden units)
     n_classes : int
-    shape : of a row: (height, width), (channels, height, width) or (d,)
+    shape : tuple, the shape of a row: (height, width), (channels, height, width) or (d,)
 
     Raises
     ------
@@ -146,7 +141,9 @@ def network(name, n_classes, shape):
             raise ValueError(f"network 'mlp' takes rows of shape (d,), got {shape}: reshape them to (n, -1).")
         return MLP(n_classes, shape[0], *numbers)
     if len(shape) not in (2, 3):
-        raise ValueError(f"network {name!r} takes rows of shape (height, width) or (channels, height, width): {shape}.")
+        raise ValueError(
+            f"network {name!r} takes rows of shape (height, width) or (channels, height, width), got {shape}."
+        )
     channels = shape[0] if len(shape) == 3 else 1
     if kind == "conv":
         return ConvNet(n_classes, shape[-2], tuple(numbers) or (16, 32, 64), in_channels=channels)

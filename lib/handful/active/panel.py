@@ -1,9 +1,10 @@
-"""A panel for a person who labels: shows and plays the recordings that are asked for, and takes the labels."""
+"""`LabellingPanel`: shows and plays the recordings that an `ActiveLoop` asks for, and takes the labels."""
 
 import io
-import wave
+from html import escape
 
 import numpy as np
+from scipy.io import wavfile
 
 SKIP = "skip"
 
@@ -11,30 +12,36 @@ SKIP = "skip"
 class LabellingPanel:
     """Widgets for JupyterLab in which a person labels the batches of an `ActiveLoop`.
 
-    Each recording is a row: its picture, a player, a button for every class and one to skip it. A press is an answer,
-    on disk at once where the loop has a path; a later press corrects it. When all are answered, a button trains and
-    asks for the next batch.
+    Each recording has a row with its picture, a player, a button for every class and one to skip it. Pressing a button
+    gives the answer to the loop, which saves it; pressing another one corrects it. When all recordings have an answer,
+    a further button trains and asks for the next batch.
 
     Parameters
     ----------
     loop : ActiveLoop
-    sound : arrays of samples by point, floats between -1 and 1 or 16-bit integers; shape (n, samples), or a list
-    rate : samples a second
-    pictures : array, shape (n, height, width), e.g. `mel_spectrogram`; None shows none
-    names : str of each point, such as its file; None shows its number
+    sound : array, shape (n, samples), or list of arrays: floats between -1 and 1 or 16-bit integers
+    sampling_rate : samples a second
+    pictures : array, shape (n, height, width), such as `handful.active.audio.mel_spectrogram`; None shows none
+    names : list of str, such as the names of the files; None shows numbers
 
     Attributes
     ----------
-    widget : ipywidgets.VBox, what JupyterLab shows for the panel
+    widget : ipywidgets.VBox, which JupyterLab shows
     """
 
-    def __init__(self, loop, sound, rate, *, pictures=None, names=None):
+    def __init__(self, loop, sound, sampling_rate, *, pictures=None, names=None):
         try:
             import ipywidgets
         except ImportError as error:
             raise ImportError("the labelling panel needs ipywidgets: pip install ipywidgets.") from error
         self._widgets = ipywidgets
-        self.loop, self._sound, self._rate, self._pictures, self._names = loop, sound, rate, pictures, names
+        self.loop, self._sound, self._sampling_rate, self._pictures, self._names = (
+            loop,
+            sound,
+            sampling_rate,
+            pictures,
+            names,
+        )
         self._status = ipywidgets.HTML()
         self._rows = ipywidgets.VBox()
         self._more = ipywidgets.Button(description="Train, then ask for more", icon="forward")
@@ -56,7 +63,7 @@ class LabellingPanel:
             self._say("Training failed; the answers so far are kept.")
             self._more.disabled = False
             raise
-        # answers of a batch that was begun in an earlier session stay in sight, so that they can be corrected
+        # Answers that an earlier session gave to this batch stay in sight, so that they can be corrected.
         self._batch = list(self.loop.rounds[-1]) if pending else []
         self._rows.children = [self._row(i) for i in self._batch]
         self._report()
@@ -79,31 +86,22 @@ class LabellingPanel:
 
         buttons.observe(press, names="value")
         name = str(index) if self._names is None else str(self._names[index])
-        shown = [tick, w.HTML(_escaped(name), layout={"width": "10em"})]
+        shown = [tick, w.HTML(escape(name), layout={"width": "10em"})]
         if self._pictures is not None:
             picture = w.Image(value=_png(self._pictures[index]), format="png")
             picture.layout.width, picture.layout.height, picture.layout.object_fit = "96px", "64px", "fill"
             shown.append(picture)
-        player = w.Audio(
-            value=_wav(self._sound[index], self._rate),
-            format="wav",
-            autoplay=False,
-            loop=False,
-            layout={"width": "230px"},
-        )
+        sound = _wav(self._sound[index], self._sampling_rate)
+        player = w.Audio(value=sound, format="wav", autoplay=False, loop=False, layout={"width": "230px"})
         return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
 
     def _report(self):
-        left = len(self.loop.pending)
-        total = len(self.loop.labelled)
-        kept = "" if self.loop.path is None else f" Saved in {_escaped(str(self.loop.path))}."
+        left, n, total = len(self.loop.pending), len(self._batch), len(self.loop.labelled)
+        saved = "" if self.loop.path is None else f" Saved in {escape(str(self.loop.path))}."
         if not self._batch:
-            self._say(f"Everything is answered: {total} labels.{kept}")
+            self._say(f"Everything is answered: {total} labels.{saved}")
         else:
-            done = len(self._batch) - left
-            self._say(
-                f"Batch {len(self.loop.rounds)}: {done} of {len(self._batch)} answered, {total} labels in all.{kept}"
-            )
+            self._say(f"Batch {len(self.loop.rounds)}: {n - left} of {n} answered, {total} labels in all.{saved}")
         self._more.disabled = left > 0 or not self._batch
 
     def _say(self, text):
@@ -114,20 +112,12 @@ def _tick(answered):
     return "✓" if answered else "·"
 
 
-def _escaped(text):
-    return text.replace("&", "&amp;").replace("<", "&lt;")
-
-
-def _wav(sound, rate):
+def _wav(sound, sampling_rate):
     sound = np.asarray(sound)
     if sound.dtype.kind == "f":
         sound = np.round(np.clip(sound, -1, 1) * 32767)
     buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(int(rate))
-        file.writeframes(sound.astype("<i2").tobytes())
+    wavfile.write(buffer, int(sampling_rate), sound.astype(np.int16))
     return buffer.getvalue()
 
 

@@ -1,26 +1,42 @@
 """Bilevel coresets (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024).
 
-`Network` and `TrainConfig` need torch, which is imported when they are asked for.
+`Network` needs torch, which is imported when one is used.
 """
 
-from importlib import import_module
-
-from handful.bilevel.design import OptimalDesign
-from handful.bilevel.joint import Joint
-from handful.bilevel.mixture import GaussianMixture
-from handful.bilevel.problems import LeastSquares, Logistic, Problem
+from handful.bilevel.design import OptimalDesign, design_gradient, design_objective
+from handful.bilevel.numerics.ihvp import Cholesky, ConjugateGradients, Exact, NeumannSeries
+from handful.bilevel.numerics.newton import ConvergenceError
+from handful.bilevel.problems.base import Problem
+from handful.bilevel.problems.joint import Joint
+from handful.bilevel.problems.linear import LeastSquares, Logistic
+from handful.bilevel.problems.mixture import GaussianMixture
+from handful.bilevel.problems.network import Network, TrainConfig
+from handful.bilevel.proxy_coreset import ProxyCoreset
 from handful.bilevel.selector import BilevelCoreset
+from handful.bilevel.strategies.forward import Forward
+from handful.bilevel.strategies.regularised import Regularised
+from handful.bilevel.strategies.subsets import Elimination, Exchange
 
-__all__ = ["BilevelCoreset", "GaussianMixture", "Joint", "LeastSquares", "Logistic", "OptimalDesign", "Problem"]
-
-NEED_TORCH = ("Network", "TrainConfig")
-
-
-def __getattr__(name):
-    if name in NEED_TORCH:
-        return getattr(import_module("handful.bilevel.network"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted({*globals(), *NEED_TORCH})
+__all__ = [
+    "BilevelCoreset",
+    "Cholesky",
+    "ConjugateGradients",
+    "ConvergenceError",
+    "Elimination",
+    "Exact",
+    "Exchange",
+    "Forward",
+    "GaussianMixture",
+    "Joint",
+    "LeastSquares",
+    "Logistic",
+    "Network",
+    "NeumannSeries",
+    "OptimalDesign",
+    "Problem",
+    "ProxyCoreset",
+    "Regularised",
+    "TrainConfig",
+    "design_gradient",
+    "design_objective",
+]

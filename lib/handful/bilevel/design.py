@@ -5,7 +5,7 @@ import numpy as np
 from handful.checks import check_number
 from handful.coreset import Selector
 
-OPTIONS = {"design": ("A", "V"), "score": ("exact", "linear")}
+OPTIONS = {"design": ("A", "V"), "rule": ("exact", "linear")}
 MAX_UPDATES = 2000
 TOL = 1e-8
 # Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
@@ -13,37 +13,39 @@ MAX_LEVERAGE = 1e4
 MAX_AGE = 64
 
 
-def design_objective(X, weights, *, design="V", ridge=1e-2, target=None):
+def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=None):
     """The expected error of ridge regression on weighted experiments, for noise of variance 1.
 
     "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr T F^-1 T'``, half that of
-    the predictions, with ``F = X' D(w) X + ridge I`` (Propositions 5, 6 and 8: Bayesian designs for a prior of variance
-    1 / ridge on the parameters, the frequentist ones for a ridge that vanishes).
+    the predictions, with ``F = X' D(w) X + prior_precision I`` (Propositions 5, 6 and 8). These are Bayesian designs
+    for a prior of variance 1 / prior_precision on the parameters. Frequentist designs have none: precision 0.
 
     Parameters
     ----------
     X : shape (n, d); weights : shape (n,), how often each experiment is made
     design : "A" or "V"
-    ridge : lambda sigma^2 of the paper
+    prior_precision : positive, the paper's lambda sigma^2
     target : rows T on which to predict, shape (n_target, d); X by default
 
     Returns
     -------
     float
     """
-    return 0.5 * float(np.sum(_covariance(X, weights, ridge) * _outer(X if target is None else target, design)))
+    return 0.5 * float(
+        np.sum(_covariance(X, weights, prior_precision) * _outer(X if target is None else target, design))
+    )
 
 
-def design_gradient(X, weights, *, design="V", ridge=1e-2, target=None):
+def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
     """Derivative of `design_objective` by the weights, shape (n,): ``-1/2 x' F^-1 M F^-1 x`` (Lemma 10)."""
-    Z = X @ _covariance(X, weights, ridge)
+    Z = X @ _covariance(X, weights, prior_precision)
     return -0.5 * np.einsum("ij,ij->i", Z @ _outer(X if target is None else target, design), Z)
 
 
-def _covariance(X, weights, ridge):
-    # (X' D(w) X + ridge I)^-1; by eigenvalues, which cannot fall below the ridge
+def _covariance(X, weights, precision):
+    # (X' D(w) X + precision I)^-1; by eigenvalues, which cannot fall below the precision
     values, vectors = np.linalg.eigh((X.T * weights) @ X)
-    return (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
+    return (vectors / (np.maximum(values, 0.0) + precision)) @ vectors.T
 
 
 def _outer(target, design):
@@ -62,13 +64,13 @@ class OptimalDesign(Selector):
     ----------
     design : "A", smallest expected error of the parameters, or "V", of the predictions on the whole pool
     size : number of experiments m
-    ridge : noise variance over the prior variance of a parameter (the paper's lambda sigma^2), positive; a small one
-        stands for designs without a prior. Ridge regression with ``alpha=ridge`` is the estimator that is meant.
-    score : "exact" adds the row after which the objective is smallest, in closed form; "linear" the one with the
+    prior_precision : noise variance over the prior variance of a parameter (the paper's lambda sigma^2), positive; a
+        small one stands for designs without a prior. The estimator is ridge regression with ``alpha=prior_precision``
+    rule : "exact" adds the row after which the objective is smallest, in closed form; "linear" the one with the
         smallest implicit gradient, as `BilevelCoreset` does for models without closed form (Equation 4)
     repeat : False makes every chosen experiment once; True shares out m repetitions among the chosen rows so that the
         objective is smallest, a convex problem (Lemma 10)
-    fit_intercept : whether the model has an intercept, of which nothing is known beforehand either
+    fit_intercept : whether the model has an intercept; its prior is that of the other parameters
     random_state : not used: the design depends on the pool alone
 
     Attributes
@@ -96,16 +98,16 @@ class OptimalDesign(Selector):
         design="V",
         *,
         size=100,
-        ridge=1e-2,
-        score="exact",
+        prior_precision=1e-2,
+        rule="exact",
         repeat=False,
         fit_intercept=True,
         random_state=None,
     ):
         self.design = design
         self.size = size
-        self.ridge = ridge
-        self.score = score
+        self.prior_precision = prior_precision
+        self.rule = rule
         self.repeat = repeat
         self.fit_intercept = fit_intercept
         self.random_state = random_state
@@ -120,8 +122,8 @@ class OptimalDesign(Selector):
         chosen = self._greedy(X, M, np.flatnonzero(sample_weight == 0))
         weights = np.ones(self.size)
         if self.repeat:
-            weights = optimal_repetitions(X[chosen], M, self.ridge, self.size)
-        self.objective_ = 0.5 * float(np.sum(_covariance(X[chosen], weights, self.ridge) * M))
+            weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
+        self.objective_ = 0.5 * float(np.sum(_covariance(X[chosen], weights, self.prior_precision) * M))
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
     def _check_options(self):
@@ -130,19 +132,19 @@ class OptimalDesign(Selector):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
         why = "without it fewer experiments than features determine nothing"
-        check_number("ridge", self.ridge, above=0, why=why)
+        check_number("prior_precision", self.prior_precision, above=0, why=why)
 
     def _greedy(self, X, M, absent):
         # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for all candidates.
         chosen, age = [], MAX_AGE
         for _ in range(self.size):
             if age >= MAX_AGE:
-                covariance = _covariance(X[chosen], np.ones(len(chosen)), self.ridge)
+                covariance = _covariance(X[chosen], np.ones(len(chosen)), self.prior_precision)
                 Z = X @ covariance
                 leverage = np.einsum("ij,ij->i", Z, X)
                 gain = np.einsum("ij,ij->i", Z @ M, Z)  # x' F^-1 M F^-1 x
                 age = 0
-            scores = gain / (1.0 + leverage) if self.score == "exact" else gain.copy()
+            scores = gain / (1.0 + leverage) if self.rule == "exact" else gain.copy()
             scores[chosen] = -np.inf
             scores[absent] = -np.inf
             k = int(np.argmax(scores))
@@ -158,17 +160,17 @@ class OptimalDesign(Selector):
         return np.array(chosen)
 
 
-def optimal_repetitions(X, M, ridge, budget):
-    """Weights of given experiments, adding up to `budget`, that minimise ``tr F^-1 M``, ``F = X' D(w) X + ridge I``.
+def optimal_repetitions(X, M, prior_precision, budget):
+    """Weights of given experiments, adding up to `budget`, that minimise ``tr F^-1 M``.
 
-    The multiplicative updates of design theory (Silvey, Titterington and Torsney 1978): each weight is multiplied by
-    the square root of its derivative, which lowers the convex objective every time.
+    F is ``X' D(w) X + prior_precision I``. The multiplicative updates of design theory (Silvey, Titterington and
+    Torsney 1978) multiply each weight by the square root of its derivative, which lowers the convex objective.
 
     Parameters
     ----------
     X : shape (m, d), the experiments
     M : shape (d, d), positive semi-definite
-    ridge : positive; budget : sum of the weights
+    prior_precision : positive; budget : sum of the weights
 
     Returns
     -------
@@ -177,7 +179,7 @@ def optimal_repetitions(X, M, ridge, budget):
     weights = np.full(len(X), budget / len(X))
     value = np.inf
     for _ in range(MAX_UPDATES):
-        covariance = _covariance(X, weights, ridge)
+        covariance = _covariance(X, weights, prior_precision)
         Z = X @ covariance
         slopes = np.einsum("ij,ij->i", Z @ M, Z)
         new = np.sum(covariance * M)

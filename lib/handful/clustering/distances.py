@@ -1,14 +1,14 @@
-"""Nearest centres by matrix products, exact in spite of their rounding, and the quantisation error."""
+"""Nearest centres by matrix products, made exact by measuring again what rounding leaves open; quantisation error."""
 
 import numpy as np
 from numba import njit
 
 from handful.checks import check_sample_weight
 
-BLOCK_ENTRIES = 1 << 19  # of a block's matrix of products: it should stay in the cache
-MANY = 2048  # centres, above which an inverted file pays
-LIST_FACTOR = 4  # centres that a cell looks through, over its share of them
-GROUP = 64  # centres whose smallest product is found before any is looked at
+BLOCK_ENTRIES = 1 << 19  # entries in the matrix of products of one block, which should stay in the cache
+MANY = 2048  # an inverted file pays for more centres than this
+LIST_FACTOR = 4  # cells in which each centre is listed
+GROUP = 64  # centres in a group; a group is looked through only if its smallest value is small enough
 
 
 def sq_norms(X):
@@ -26,8 +26,8 @@ def _smallest(half_sq, products, start, stop):
 
 @njit(cache=True, nogil=True)
 def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
-    # `half_sq - products` orders a row's centres but for rounding of up to `slack`: those that come that close to
-    # the smallest are measured again, directly and in float64.
+    # `half_sq - products` orders a row's centres up to a rounding error of `slack`. All centres within `slack` of the
+    # smallest are measured again, from the differences and in float64.
     n_centers = centers.shape[0]
     n_groups = (n_centers + GROUP - 1) // GROUP
     minima = np.empty(n_groups, products.dtype)
@@ -70,9 +70,9 @@ def nearest_centers(X, centers):
     """
     n, d = X.shape
     centers = np.ascontiguousarray(centers, dtype=np.float64)
-    # The median: one far centre must not move the origin away from all others.
+    # The median, because one far centre would move a mean away from all others.
     shift = np.median(centers, axis=0)
-    # In units of a power of two: nothing rounds anew, and the squares of tiny entries do not vanish.
+    # Dividing by a power of two rounds nothing, and squares of tiny entries no longer underflow to zero.
     sizes = np.abs(centers - shift)
     scale = 2.0 ** -np.clip(np.floor(np.log2(np.median(sizes[sizes > 0]))), -1000, 1000) if sizes.any() else 1.0
     small = np.ascontiguousarray(((centers - shift) * scale).astype(X.dtype))
@@ -142,10 +142,10 @@ def inverted_file(centers, factor=LIST_FACTOR):
 
 
 def probable_centers(X, centers, file=None):
-    """The nearest centre of each row but for rounding and, where there are many, for what an inverted file misses.
+    """The nearest centre of nearly every row: rounding, and with many centres an inverted file, may give one close by.
 
     Where there are more than 2,048 centres each row looks through the centres around its cell only: about 5 sqrt(C)
-    distances in place of C where the cells are even, more where many centres lie about one point.
+    distances instead of C if the cells have equal sizes, more if many centres lie about one point.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ def _nearest_by_products(X, centers):
 
 @njit(cache=True, nogil=True)
 def _arg_smallest(bits, mask, labels):
-    # The order of floats that are not negative is that of their bits; the last bits make room for the index, so that
-    # one vectorised minimum finds both.
+    # Non-negative floats are ordered as the integers with the same bits. The last bits are replaced by the index, so
+    # that one vectorised minimum finds both the smallest value and its place.
     for i in range(bits.shape[0]):
         row = bits[i]
         best = np.int32(2147483647)

@@ -1,36 +1,28 @@
-"""Mini-batch k-means (Sculley 2010) that takes importance weights, and any sampler for its batches."""
+"""Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any sampler."""
 
 import numpy as np
 from numba import njit
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
-from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.checks import MAX_SEED, as_generator, check_integer, check_sample_weight, check_size
-
-
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def _sq_dist(a, b):
-    total = 0.0
-    for j in range(a.size):
-        total += (a[j] - b[j]) ** 2
-    return total
+from handful.clustering.centers_estimator import CentersEstimator
+from handful.linalg import sq_distance
 
 
 @njit(cache=True)
-def kmeans_step(X, indices, weights, centres, counts):
+def kmeans_step(X, indices, weights, centers, counts):
     """One mini-batch step: assign the batch to its nearest centres, then pull these (Sculley, Algorithm 1).
 
     Each point moves its centre by weight / (sum of the weights the centre has seen) of the way; with weights
-    1/(n q) the centres are those of the uniform batch in expectation.
+    1/(n q) the expected centres are those of uniform batches.
 
     Parameters
     ----------
     X : array, shape (n, d)
     indices, weights : arrays, shape (b,), the batch
-    centres : array, shape (K, d), changed in place
+    centers : array, shape (K, d), changed in place
     counts : array, shape (K,), the weight each centre has seen; changed in place
 
     Returns
@@ -43,8 +35,8 @@ def kmeans_step(X, indices, weights, centres, counts):
     for i in range(b):
         x = X[indices[i]]
         best = np.inf
-        for c in range(centres.shape[0]):
-            distance = _sq_dist(x, centres[c])
+        for c in range(centers.shape[0]):
+            distance = sq_distance(x, centers[c])
             if distance < best:
                 best = distance
                 nearest[i] = c
@@ -56,11 +48,11 @@ def kmeans_step(X, indices, weights, centres, counts):
         counts[c] += weights[i]
         rate = weights[i] / counts[c]
         for j in range(X.shape[1]):
-            centres[c, j] += rate * (X[indices[i], j] - centres[c, j])
+            centers[c, j] += rate * (X[indices[i], j] - centers[c, j])
     return gradient_norms
 
 
-class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class MiniBatchKMeans(CentersEstimator):
     """K-means on small batches drawn by a sampler of your choice, with importance weights.
 
     Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4.
@@ -70,7 +62,7 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_clusters : int, K
     sampler : None draws uniformly; one of `handful.sampling`'s samplers over the rows of X; or a function
         ``(X, rng) -> sampler`` that makes one. `fit` tells it the norm of each point's gradient.
-    batch_size : int, points a batch (a sampler brings its own); at most n are taken
+    batch_size : int, points in a batch, at most n; a sampler brings its own
     n_steps : int, batches of one `fit`
     init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
     random_state : int, RandomState, Generator or None
@@ -153,11 +145,6 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """The nearest centre of each row, int array of shape (n,)."""
         return self._nearest(X)[0]
 
-    def transform(self, X):
-        """Distances to the centres, shape (n, K)."""
-        check_is_fitted(self)
-        return euclidean_distances(self._validate(X), self.cluster_centers_)
-
     def score(self, X, y=None, sample_weight=None):
         """Minus the (weighted) sum of squared distances to the nearest centres."""
         sq_dist = self._nearest(X)[1] ** 2
@@ -166,9 +153,6 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _nearest(self, X):
         check_is_fitted(self)
         return pairwise_distances_argmin_min(self._validate(X), self.cluster_centers_)
-
-    def _validate(self, X, reset=False):
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
 
     def _check(self, X, sample_weight, *, reset):
         X = self._validate(X, reset=reset)
@@ -187,17 +171,17 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             rows = rng.choice(len(X), size=size, replace=False) if size < len(X) else np.arange(len(X))
             if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
                 rows = np.arange(len(X))
-            centres, _ = kmeans_plusplus(
+            centers, _ = kmeans_plusplus(
                 X[rows],
                 self.n_clusters,
                 sample_weight=sample_weight[rows],
                 random_state=int(rng.integers(MAX_SEED)),
             )
         else:
-            centres = np.asarray(self.init)
-            if centres.shape != (self.n_clusters, X.shape[1]):
-                raise ValueError(f"init must have shape {(self.n_clusters, X.shape[1])}, got {centres.shape}.")
-        self.cluster_centers_ = np.array(centres, dtype=X.dtype, order="C")
+            centers = np.asarray(self.init)
+            if centers.shape != (self.n_clusters, X.shape[1]):
+                raise ValueError(f"init must have shape {(self.n_clusters, X.shape[1])}, got {centers.shape}.")
+        self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
         self.counts_ = np.zeros(self.n_clusters)
         self.n_steps_ = 0
 
@@ -213,12 +197,3 @@ class MiniBatchKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.labels_, distance = pairwise_distances_argmin_min(X, self.cluster_centers_)
         self.inertia_ = float(sample_weight @ distance**2)
         return self
-
-    @property
-    def _n_features_out(self):
-        return self.n_clusters
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

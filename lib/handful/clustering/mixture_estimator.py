@@ -1,18 +1,18 @@
-"""What a fitted mixture of isotropic Gaussians tells of rows: clusters, distances, densities."""
+"""Predictions of a fitted mixture of isotropic Gaussians: the cluster of each row, and its density."""
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import nearest_centers
 from handful.clustering.walk import walk_to_centers
 
-SCORE_ENTRIES = 1 << 22  # of the distances held at a time
+SCORE_ENTRIES = 1 << 22  # distances held at a time
 
 
-class MixtureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class MixtureEstimator(CentersEstimator):
     """Base of estimators with `cluster_centers_`, `variance_`, `weights_` and `neighbors_`."""
 
     def predict(self, X, *, greedy=False):
@@ -21,9 +21,9 @@ class MixtureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         Parameters
         ----------
         X : array or memory map, shape (n, d)
-        greedy : bool, begin at what an inverted file finds and walk on over the neighbourhoods of the fit: some
-            5 sqrt(C) + 50 distances a row in place of C, worth it from several thousand clusters on. One or
-            two rows in a hundred end at another centre nearby.
+        greedy : bool, begin at the centre that an inverted file finds and walk on over the neighbourhoods of the fit:
+            about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. One
+            or two rows in a hundred end at another centre nearby.
         """
         check_is_fitted(self)
         X = self._validate(X)
@@ -32,11 +32,6 @@ class MixtureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         if self.covariance == "shared":
             return nearest_centers(X, self.cluster_centers_)[0]
         return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
-
-    def transform(self, X):
-        """Distances to the centres, shape (n, C)."""
-        check_is_fitted(self)
-        return euclidean_distances(self._validate(X), self.cluster_centers_)
 
     def score_samples(self, X):
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
@@ -67,15 +62,3 @@ class MixtureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         for start in range(0, len(X), step):
             rows = (X[start : start + step].astype(np.float64) - self._shift) / self._unit
             yield constant - 0.5 * euclidean_distances(rows, centers, squared=True) * np.exp(-scaled)
-
-    def _validate(self, X, reset=False):
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
-
-    @property
-    def _n_features_out(self):
-        return self.n_clusters
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

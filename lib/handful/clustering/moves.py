@@ -1,7 +1,7 @@
 """Moves that leave a local optimum: clusters of little use go to where splitting another one gains most.
 
-What the bound loses without a cluster, and what it gains where a cluster is cut in two, both follow from the sets K(n)
-of the E-step: no distances to far clusters, so that a round costs about an iteration, whatever the number of clusters.
+What the bound loses without a cluster, and what it gains when a cluster is cut in two, both follow from the sets
+K(n) of the E-step. No distance to a far cluster is needed, so a round of moves costs about as much as an iteration.
 """
 
 import numpy as np
@@ -9,16 +9,16 @@ from numba import njit
 
 from handful.clustering.vcgmm_kernels import uniform
 
-LLOYD_STEPS = 3  # of the two halves of a cluster
-NEGLIGIBLE_SHARE = 1e-3  # of a point: its loss is left out
+LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
+NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
 @njit(cache=True, nogil=True)
-def removal_losses(weights, offset, rate, K, best, share, hard, n_clusters):
-    """What the bound loses at most without each cluster, in nats, float64 array of shape (C,).
+def removal_losses(weights, offset, slope, K, best, share, hard, n_clusters):
+    """Upper bound on what the bound loses without each cluster, in nats, float64 array of shape (C,).
 
-    A point's part is what its log-sum over K(n) loses without the cluster, others left as they are. Where no other is
-    left in K(n), the loss is infinite.
+    Each point adds what its log-sum over K(n) loses without the cluster. A point whose K(n) has no other cluster makes
+    the loss infinite.
     """
     loss = np.zeros(n_clusters)
     n_kept = K.shape[1]
@@ -27,7 +27,7 @@ def removal_losses(weights, offset, rate, K, best, share, hard, n_clusters):
         lowest = np.inf
         for k in range(n_kept):
             c = K[i, k]
-            value[k] = np.float64(offset[c]) + np.float64(rate[c]) * np.float64(best[i, k])
+            value[k] = np.float64(offset[c]) + np.float64(slope[c]) * np.float64(best[i, k])
             lowest = min(lowest, value[k])
         if hard:
             loss[K[i, 0]] += weights[i] * (value[1] - value[0]) if n_kept > 1 else np.inf
@@ -62,16 +62,16 @@ def _two_distances(y, a, b):
 
 
 @njit(cache=True, nogil=True)
-def _draw_far(Y, weights, entries, n_kept, centre, u):
-    # A row of the cluster, with probability proportional to weight and squared distance from `centre`; -1 for none.
+def _draw_far(Y, weights, entries, n_kept, center, u):
+    # A row of the cluster, drawn by weight times squared distance from `center`; -1 if all of them lie there.
     total = 0.0
     for e in entries:
-        total += weights[e // n_kept] * _two_distances(Y[e // n_kept], centre, centre)[0]
+        total += weights[e // n_kept] * _two_distances(Y[e // n_kept], center, center)[0]
     if not total > 0.0:
         return -1
     target, row = u * total, -1
     for e in entries:
-        mass = weights[e // n_kept] * _two_distances(Y[e // n_kept], centre, centre)[0]
+        mass = weights[e // n_kept] * _two_distances(Y[e // n_kept], center, center)[0]
         if mass > 0.0:
             row = e // n_kept
         target -= mass
@@ -81,14 +81,14 @@ def _draw_far(Y, weights, entries, n_kept, centre, u):
 
 
 @njit(cache=True, nogil=True)
-def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, centers, key, hard, price, gain, halves):
-    """What the bound gains where each cluster is cut in two by 2-means, others left as they are.
+def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, centers, key, hard, price, gain, halves):
+    """What the bound gains when one cluster is cut in two by 2-means, for each cluster.
 
     Parameters
     ----------
     start, stop : int, the clusters to do
     Y, weights, share, best : of the E-step
-    rate : array, shape (C,), of the values
+    slope : array, shape (C,), of the values
     entries, edges : from `group_by_cluster`, all entries
     centers : array, shape (C, p)
     key : uint64, for the first halves
@@ -112,11 +112,9 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
         if second < 0:
             continue
         a, b = halves[c, 0], halves[c, 1]
-        for j in range(width):
-            a[j], b[j] = Y[first, j], Y[second, j]
+        a[:], b[:] = Y[first], Y[second]
         for _ in range(LLOYD_STEPS):
-            for j in range(width):
-                total[0, j] = total[1, j] = 0.0
+            total[:] = 0.0
             m0, m1 = 0.0, 0.0
             for e in mine:
                 i = e // n_kept
@@ -132,9 +130,8 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
                         total[1, j] += w * Y[i, j]
             if m0 == 0.0 or m1 == 0.0:
                 break
-            for j in range(width):
-                a[j] = total[0, j] / m0
-                b[j] = total[1, j] / m1
+            a[:] = total[0] / m0
+            b[:] = total[1] / m1
         if m0 == 0.0 or m1 == 0.0:
             continue
         if m1 > m0:
@@ -144,8 +141,8 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
         for e in mine:
             i, k = e // n_kept, e % n_kept
             s, t = _two_distances(Y[i], a, b)
-            old = np.float64(rate[c]) * np.float64(best[i, k])
-            near, far = price + np.float64(rate[c]) * min(s, t), price + np.float64(rate[c]) * max(s, t)
+            old = np.float64(slope[c]) * np.float64(best[i, k])
+            near, far = price + np.float64(slope[c]) * min(s, t), price + np.float64(slope[c]) * max(s, t)
             if hard:
                 risen += weights[i] * (old - near)
                 continue
@@ -160,10 +157,10 @@ def split_gains(start, stop, Y, weights, rate, share, best, entries, edges, cent
 
 @njit(cache=True, nogil=True)
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
-    """Pairs (cluster to remove, cluster to cut), the cheapest with the richest, none of them in another's way.
+    """Pairs (cluster to remove, cluster to cut): the smallest losses with the largest gains.
 
-    A cluster that takes over the points of a removed one is neither removed nor cut in the same round, so that losses
-    and gains add up.
+    A cluster that takes over the points of a removed one is neither removed nor cut in the same round; losses and
+    gains then add up.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Seeding: k-means++ (plain and greedy) and AFK-MC2 on weighted rows, as products of large matrices.
 
-Both draw the candidates of many steps beforehand, so that their distances are one product of matrices; the steps then
-follow one another on what it gave. The law of the seeds is that of the textbook algorithm.
+Both draw the candidates of many steps beforehand, so that one product of matrices gives all their distances; the steps
+then follow one another on these. The seeds have the distribution of the textbook algorithm.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numba import njit
 
 from handful.clustering.distances import sq_norms
 
-PRODUCT_ENTRIES = 1 << 24  # of the distances from one block of candidates to all rows
+PRODUCT_ENTRIES = 1 << 24  # distances from one block of candidates to all rows
 
 
 def sq_distances(A, B, sq_A, sq_B):
@@ -32,20 +32,20 @@ def _finish_distances(products, sq_A, sq_B, tiny):
 
 
 def _centred(X, weights):
-    # About the weighted mean, so that the products do not cancel.
+    # The rows minus their weighted mean, so that the products of matrices do not cancel.
     mean = (weights / weights.sum()) @ X
     Y = np.ascontiguousarray(X - mean.astype(X.dtype))
     return Y, sq_norms(Y)
 
 
 def _draw(cumulated, u):
-    # Indices with the probabilities whose cumulated sums are given, for uniform u: never one of probability 0.
+    # Indices drawn with the probabilities whose cumulated sums are given, for uniform u; never one of probability 0.
     found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
     return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
 
 
 def _fill_up(chosen, n_clusters, weights, rng):
-    # No row is left at a distance from the chosen ones: every further one is as good as any other.
+    # Every row equals one of the chosen rows, so any further row will do.
     rest = np.setdiff1d(np.flatnonzero(weights), chosen)
     more = rng.permutation(rest)[: n_clusters - len(chosen)]
     repeats = rng.choice(chosen, n_clusters - len(chosen) - len(more))
@@ -57,9 +57,9 @@ def _fill_up(chosen, n_clusters, weights, rng):
 
 @njit(cache=True, nogil=True)
 def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, n_trials, chosen, n_chosen):
-    # Walk through the candidates, which were drawn by `stale` distances: one is kept with the chance closest / stale,
-    # which makes it a draw by the closest distances. Of every `n_trials` kept ones the best becomes a seed. Returns the
-    # number of seeds, with `closest` and `labels` brought up to date.
+    # The candidates were drawn by the `stale` distances. Keeping each with probability closest / stale turns it into a
+    # draw by the closest distances. The best of every `n_trials` kept candidates becomes a seed. Updates `closest` and
+    # `labels`; returns the number of seeds.
     n = closest.size
     kept = np.empty(n_trials, np.int64)
     n_kept = 0
@@ -112,7 +112,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     X : float array, shape (n, d)
     n_clusters : int, C
     sample_weight : shape (n,), non-negative, or None
-    n_trials : int, draws a seed; None takes 2 + log C, as scikit-learn does; 1 is the published algorithm
+    n_trials : int, draws for each seed; None takes 2 + log C, as scikit-learn does; 1 is the published algorithm
     rng : numpy.random.Generator
 
     Returns
@@ -139,7 +139,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
         cumulated = np.cumsum(weights * stale)
         if not cumulated[-1] > 0:
             return np.array(_fill_up(chosen[:n_chosen].tolist(), n_clusters, weights, rng)), labels, n_distances
-        # Early seeds change the distances most: short blocks, or most candidates would be drawn in vain.
+        # Early seeds change the distances most. Blocks begin short, or most of their candidates would be rejected.
         steps = min(1 + n_chosen // 8, n_clusters - n_chosen)
         candidates = _draw(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
         distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
@@ -156,8 +156,8 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
 
 @njit(cache=True, nogil=True)
 def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state):
-    # The chains of a block one after the other; `to_chosen` is each candidate's distance to the seeds before the block
-    # and follows the seeds of the block through the distances `among` the candidates.
+    # Runs the chains of a block one after the other. `to_chosen` has each candidate's distance to the seeds before the
+    # block; each new seed lowers it by way of the distances `among` the candidates.
     n_chains, length = candidates.shape
     for chain in range(n_chains):
         at = chain * length
@@ -173,20 +173,20 @@ def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state
 
 
 def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None):
-    """Seeds by AFK-MC2: k-means++ approximated by short Markov chains, in a time that n hardly enters.
+    """Seeds by AFK-MC2: k-means++ approximated by short Markov chains, in a time that hardly depends on n.
 
     Bachem, Lucic, Hassani and Krause (2016), on weighted rows. The proposal does not depend on the seeds, so that all
-    candidates are drawn beforehand and the chains of a block of seeds share two products of matrices; the seeds do not
-    depend on the size of the block but for rounding.
+    candidates are drawn beforehand and the chains of a block of seeds share two products of matrices; apart from
+    rounding, the seeds do not depend on the size of the block.
 
     Parameters
     ----------
     X : float array, shape (n, d)
     n_clusters : int, C
-    chain_length : int, m, candidates a seed, the first of them unconditional
+    chain_length : int, m, candidates for each seed, of which the first is always accepted
     sample_weight : shape (n,), non-negative, or None
     rng : numpy.random.Generator
-    block : int, seeds a block; None lets the candidates of a block fill half a megabyte with their distances
+    block : int, seeds in a block; None keeps the distances among the candidates of a block to about half a megabyte
 
     Returns
     -------
@@ -221,7 +221,7 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
 
 def _between(Y, sq, a, b):
     distances = sq_distances(Y[a], Y[b], sq[a], sq[b])
-    distances[a[:, None] == b] = 0  # a row is at no distance from itself, whatever rounding says
+    distances[a[:, None] == b] = 0  # exactly, whatever rounding says
     return distances
 
 

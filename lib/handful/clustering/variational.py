@@ -7,12 +7,12 @@ import numpy as np
 from handful.clustering import moves as moving
 from handful.clustering import vcgmm_kernels as kernels
 
-REORDER_AFTER = (2, 6)  # iterations: rows beside the rows of their cluster find its centre in the cache
-FLOOR_SHARE = 1e-3  # of the shared variance: a cluster of its own variance cannot shrink onto a point
-MAX_ROUNDS = 10  # of moves
-SETTLED = 1e-3  # nats a point and dimension: moves begin when an iteration raises the bound by less
-ATTEMPTS = 3  # at a round, each with a quarter of the moves of the one before
-N_SHARED = 2  # first iterations of the isotropic model, as the authors' code does it
+REORDER_AFTER = (2, 6)  # iterations after which rows are sorted by cluster, so that centres stay in the cache
+FLOOR_SHARE = 1e-3  # least variance of a cluster over the shared one, so that none shrinks onto a point
+MAX_ROUNDS = 10  # rounds of moves
+SETTLED = 1e-3  # moves begin when an iteration raises the bound by less, in nats per point and dimension
+ATTEMPTS = 3  # tries in a round, each with a quarter of the moves of the one before
+N_SHARED = 2  # iterations after which the isotropic model gets a variance per cluster, as in the authors' code
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Mixture:
 
 @dataclass
 class Statistics:
-    """What the M-step needs of rows whose responsibilities stay as they are.
+    """All that the M-step needs to know of rows whose responsibilities no longer change.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Statistics:
 
 @dataclass
 class Trace:
-    """What an optimisation did: bounds after each E-step, iterations, distances, moves, statistics at its end."""
+    """Record of an optimisation: bounds after each E-step, iterations, distances, moves, final statistics."""
 
     bounds: list = field(default_factory=list)
     n_iter: int = 0
@@ -106,9 +106,9 @@ def random_neighbours(n_clusters, width, rng):
 
 
 def random_sets(n, n_clusters, width, rng, *, first=None):
-    """The first K(n): `width` random clusters a point, after its cluster `first` where that is given.
+    """The first K(n): `width` random clusters for each point; its cluster in `first`, if given, replaces the first.
 
-    A cluster may come twice; the search sets, which hold whole neighbourhoods, make them distinct.
+    A cluster may come twice in K(n): `e_step` looks at each cluster of a search set once.
     """
     sets = rng.integers(n_clusters, size=(n, width), dtype=np.int32)
     if first is not None:
@@ -125,7 +125,7 @@ class VariationalEM:
     weights : float64 array, shape (n,), positive
     n_features : int, D, columns of Y that are not padding
     K : int32 array, shape (n, C')
-    n_random : int, random clusters a search set
+    n_random : int, random clusters in a search set
     shared : bool, one variance and equal priors, as in the paper
     key : int, for the random clusters
     threads : kernels.Threads
@@ -156,17 +156,17 @@ class VariationalEM:
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
-        tol : float; the least change of the bound a point and dimension or, with `relative_to`, relative to the bound
+        tol : float; the least change of the bound per point and dimension or, with `relative_to`, relative to the bound
         max_iter : int, M-steps at most
-        relative_to : float or None, what the bound counts from in the units of the data
-        moves : "empty" moves clusters without weight to the worst-fitted points, "split" whatever clusters are of less
-            use than the halves of others, once the bound has settled; None leaves them
+        relative_to : float or None, the value of the bound that is zero in the units of the data
+        moves : "empty" moves clusters without weight to the worst-fitted points; "split", once the bound has settled,
+            also clusters that raise the bound less than cutting another one in two would; None moves nothing
         trace : Trace to go on with, or None
         progress : called after every E-step, or None
 
         Returns
         -------
-        Trace; its last bound is that of the mixture as it is left
+        Trace; its last bound belongs to the mixture as it is at the end
         """
         trace = trace or Trace()
         trace.converged = False
@@ -198,14 +198,14 @@ class VariationalEM:
         return trace
 
     def _split(self, mixture, trace, bound):
-        # A round of moves, taken back where the bound does not rise; returns the bound and how many clusters moved.
+        # One round of moves, undone unless the bound rises. Returns the bound and how many clusters moved.
         n_clusters = len(mixture.centers)
-        offset, rate, _ = self._values(mixture)
-        loss = moving.removal_losses(self.weights, offset, rate, self.K, self.best, self.share, self.hard, n_clusters)
+        offset, slope, _ = self._values(mixture)
+        loss = moving.removal_losses(self.weights, offset, slope, self.K, self.best, self.share, self.hard, n_clusters)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         gain, halves = np.zeros(n_clusters), np.empty((n_clusters, 2, self.Y.shape[1]), self.Y.dtype)
         price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
-        arrays = self.Y, self.weights, rate, self.share, self.best, entries, edges, mixture.centers
+        arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
         self.threads.run(moving.split_gains, n_clusters, *arrays, self.key, self.hard, price, gain, halves)
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
@@ -228,7 +228,7 @@ class VariationalEM:
                 return moved, len(pairs)
             mixture.restore(before)
             self.K[:] = K
-            pairs = pairs[: len(pairs) // 4]  # the surest ones
+            pairs = pairs[: len(pairs) // 4]  # the pairs of largest gain
             if not len(pairs):
                 break
         return self._e_step(mixture, trace), 0
@@ -242,40 +242,28 @@ class VariationalEM:
         first = not mixture.variance[0] > 0
         if first:
             mixture.variance[:] = 1.0  # the order of the distances does not depend on it
-        offset, rate, constant = self._values(mixture)
-        self.threads.run(
-            kernels.e_step,
-            n,
-            self.Y,
-            mixture.centers,
-            offset,
-            rate,
-            self.K,
-            mixture.neighbours,
-            self.n_random,
-            self.key,
-            self.best,
-            self.found,
-            self.found_value,
-            self.n_found,
-        )
+        offset, slope, constant = self._values(mixture)
+        values = self.Y, mixture.centers, offset, slope
+        search = self.K, mixture.neighbours, self.n_random, self.key
+        out = self.best, self.found, self.found_value, self.n_found
+        self.threads.run(kernels.e_step, n, *values, *search, *out)
         self.key += np.uint64(n * max(self.n_random, 1))
         trace.n_distances += int(self.n_found.sum(dtype=np.int64))
         if first:  # eq. (8)
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
             mixture.variance[:] = max(nearest, self.floor)
-            offset, rate, constant = self._values(mixture)
-        negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # lost in rounding
-        arrays = offset, rate, self.K, self.best
+            offset, slope, constant = self._values(mixture)
+        negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
+        arrays = offset, slope, self.K, self.best
         self.threads.run(kernels.responsibilities, n, *arrays, self.hard, negligible, self.share, self.log_sum)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
-            bound -= float((offset * self.past.mass + rate * (self.past.scatter + self.past.mass * moved)).sum())
+            bound -= float((offset * self.past.mass + slope * (self.past.scatter + self.past.mass * moved)).sum())
         return bound
 
     def _values(self, mixture):
-        # Minus the log joints as offset + rate * squared distance + a constant, which float32 need not hold.
+        # Minus the log joint is offset + slope * squared distance + constant. Without the constant float32 suffices.
         log_volume = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance)
         offset = log_volume - mixture.log_prior
         constant = offset.min()
@@ -296,7 +284,7 @@ class VariationalEM:
             self._relocate(mixture, np.flatnonzero(statistics.mass == 0))
 
     def _statistics(self, centers):
-        # Those of the present responsibilities; `centers` become the means.
+        # Statistics under the present responsibilities; overwrites `centers` with the means.
         n_clusters = len(centers)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
@@ -321,11 +309,11 @@ class VariationalEM:
         mixture.log_prior[:] = np.log(np.maximum(mass / self.total, np.finfo(np.float64).tiny))
 
     def _relocate(self, mixture, empty):
-        # To the points that lie worst, one a cluster: nothing was lost where nothing was.
+        # Move empty clusters to the worst-fitted points, at most one from each cluster.
         loss = self.weights * self.best[:, 0]
         home = self.K[:, 0]
         worst = np.lexsort((-loss, home))
-        worst = worst[np.r_[True, home[worst][1:] != home[worst][:-1]]]  # of each cluster
+        worst = worst[np.r_[True, home[worst][1:] != home[worst][:-1]]]  # the worst point of each cluster
         worst = worst[np.argsort(-loss[worst], kind="stable")][: len(empty)]
         worst = worst[loss[worst] > 0]
         for c, i in zip(empty, worst):
@@ -336,7 +324,7 @@ class VariationalEM:
 
     @staticmethod
     def _introduce(neighbours, c, home):
-        # Make cluster c a neighbour of `home` and give it the neighbours of that one.
+        # Make cluster c a neighbour of `home`, with the neighbours of `home`.
         if neighbours.shape[1] > 1 and c != home:
             neighbours[c, 1:] = np.where(neighbours[home, 1:] == c, home, neighbours[home, 1:])
             if home not in neighbours[c]:

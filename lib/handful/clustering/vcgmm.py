@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight
 from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
 from handful.clustering.mixture_estimator import MixtureEstimator
+from handful.clustering.options import AFKMC2, check_choices, checked_algorithm, checked_init
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
     N_SHARED,
@@ -23,9 +24,8 @@ from handful.clustering.variational import (
 from handful.clustering.vcgmm_kernels import Threads
 from handful.sensitivity.lightweight import lightweight_coreset
 
-INITS = ("afkmc2", "greedy", "k-means++")
-FIRST_ROWS, GROWTH = 16, 4  # a cluster in the first phase; each further phase has so many times the rows
-HARD_KEPT = 3  # clusters kept a point where only the best of them counts
+FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
+HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
 N_SHIFT = 4096  # rows whose median becomes the origin
 
 
@@ -33,32 +33,23 @@ class VCGMM(MixtureEstimator):
     """Many clusters on much data: a Gaussian mixture fitted by truncated variational EM on a lightweight coreset.
 
     Hirschberger, Forster and Lücke (2019), Algorithms 1 and 2. Each point looks only at the neighbours of the clusters
-    that it found last, so that an iteration costs O(N' G^2 D), whatever the numbers of points and of clusters.
+    that it found last, so that an iteration costs O(N' G^2 D) with no factor for the number of clusters.
 
     Parameters
     ----------
     n_clusters : int, C
-    coreset_size : int, N', draws of the lightweight coreset, at least C for the first rows; draws are repeated, so it
-        may exceed n, as for `LightweightCoreset`; None fits all rows (var-GMM-S)
-    n_neighbors : int, G, of a cluster's neighbourhood, and C', clusters kept a point; at most C are used
-    n_random : int, random clusters that join each search; the paper adds one where G is 3
-    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's) or an array of
-        centres, shape (C, d)
-    chain_length : int, m, of AFK-MC2
-    start : "random" lets each point begin at random clusters, as the paper does: a large first variance, so a kind of
-        annealing, which forgets good seeds; "nearest" at its nearest seed; "auto" the former for "afkmc2" alone
-    moves : "split" moves, whenever the bound has settled, clusters that the bound hardly misses to where cutting
-        another in two raises it most, as far as it rises on balance; "empty" moves clusters that have lost all points
-        to where the fit is worst; None leaves them, as the paper
-    grow : bool, begin with a lightweight coreset of 16 rows a cluster and go on with four times as many, until all
-        (or all of the coreset) take part: most iterations then are on few rows; the paper has one phase
+    coreset_size : int, N', draws of the lightweight coreset, at least C in the first call. Rows are drawn with
+        repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S)
+    n_neighbors : int, G, clusters in a neighbourhood, and C', clusters kept per point; at most C are used
+    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's), an
+        `AFKMC2(chain_length)` or an array of centres, shape (C, d)
+    covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
     assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone: the objective of
         k-means, for a small quantisation error where clusters overlap
-    covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
-    tol : float, of the stopping rule
-    stopping : "per point" ends when the bound changes by less than `tol` nats a point and dimension, whatever the
-        units of X; "paper" when it changes by less than the share `tol` of itself
-    max_iter : int
+    algorithm : "fast", "paper" (Algorithm 1 as printed) or a `TruncatedEM`, which has the options of the iterations
+    tol : float, the fit ends when an iteration changes the bound by less: in nats per point and dimension, or with
+        "paper" as a share of the bound
+    max_iter : int, M-steps of one phase
     warm_start : bool, begin the next `fit` at the present centres, variance and neighbourhoods
     compute_labels : bool, find the nearest centre of all rows after fitting, which takes n C d operations
     random_state : int, RandomState, Generator or None
@@ -69,16 +60,16 @@ class VCGMM(MixtureEstimator):
     cluster_centers_ : array, shape (C, d)
     variance_ : float, or with "isotropic" float64 array of shape (C,)
     weights_ : float64 array, shape (C,), priors
-    counts_ : float64 array, shape (C,), weight of the rows of each cluster, of those before a `partial_fit`, too
+    counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of earlier `partial_fit`
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
-    lower_bounds_ : list of float, after each E-step, with `grow` of the last phase; never decreasing
-    n_moves_ : int, clusters moved by "split", in the last phase
+    lower_bounds_ : list of float, after each E-step of the last phase; never decreasing
+    n_moves_ : int, clusters moved by "split" in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
-    n_empty_ : int, clusters without points of their own: left without any weight, or at the centre of another
-    converged_ : bool, whether the stopping rule ended the last phase, not `max_iter`
+    n_empty_ : int, clusters without points of their own: they have no weight, or the centre of another cluster
+    converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
-    labels_ : int array, shape (n,), where `compute_labels`
+    labels_ : int array, shape (n,), if `compute_labels`
 
     Examples
     --------
@@ -95,16 +86,11 @@ class VCGMM(MixtureEstimator):
         *,
         coreset_size=None,
         n_neighbors=5,
-        n_random=0,
         init="greedy",
-        chain_length=2,
-        start="auto",
-        moves="split",
         covariance="shared",
-        grow=True,
         assignment="soft",
+        algorithm="fast",
         tol=1e-4,
-        stopping="per point",
         max_iter=300,
         warm_start=False,
         compute_labels=True,
@@ -114,16 +100,11 @@ class VCGMM(MixtureEstimator):
         self.n_clusters = n_clusters
         self.coreset_size = coreset_size
         self.n_neighbors = n_neighbors
-        self.n_random = n_random
         self.init = init
-        self.chain_length = chain_length
-        self.start = start
-        self.moves = moves
         self.covariance = covariance
-        self.grow = grow
         self.assignment = assignment
+        self.algorithm = algorithm
         self.tol = tol
-        self.stopping = stopping
         self.max_iter = max_iter
         self.warm_start = warm_start
         self.compute_labels = compute_labels
@@ -148,23 +129,23 @@ class VCGMM(MixtureEstimator):
         return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
 
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Go on with further rows, or a further coreset; those before count on, each with the clusters that it has.
+        """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their clusters.
 
-        Incremental EM (Neal and Hinton 1998): statistics of the rows before, of the size of the centres, take part in
-        each M-step, so that the bound of all rows rises. Centres begin where they are. The first call is `fit`.
+        Incremental EM (Neal and Hinton 1998): the statistics of the earlier rows, as large as the centres, take part in
+        each M-step, so that the bound of all rows rises. Centres begin where they are. The first call is a `fit`.
 
         Parameters
         ----------
-        X, y, sample_weight : as of `fit`; with `coreset_size` a coreset of these rows is drawn, too
+        X, y, sample_weight : as for `fit`
         """
         go_on = hasattr(self, "cluster_centers_")
         return self._fit(X, sample_weight, go_on=go_on, past=self._past if go_on else None)
 
     def _fit(self, X, sample_weight, *, go_on, past=None):
-        self._check_options()
+        init, algorithm = self._check_options()
         X = self._validate(X, reset=not go_on)
         check_magnitude(X, "X", X.dtype)
-        # None stays None: ones for each row of a file might not fit into memory
+        # None stays None, because a one for each row of a large file might not fit into memory.
         weights = None if sample_weight is None else check_sample_weight(sample_weight, len(X))
         n_rows = len(X) if weights is None else int(np.count_nonzero(weights))
         if self.n_clusters > n_rows and past is None:
@@ -174,12 +155,12 @@ class VCGMM(MixtureEstimator):
         rng = as_generator(self.random_state)
         rows, counts, n_distances = self._coreset(X, weights, rng)
         self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
-        # The weights' unit drops out of everything but the bound.
+        # The unit of the weights changes nothing but the bound.
         unit = counts.max()
         past = past and self._past_in_frame(*past, unit, padded(rows[:1]).shape[1])
-        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng, go_on, past)
+        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng, init, algorithm, go_on, past)
         self.n_distances_ = n_distances + n_fitting
-        self._keep(mixture, trace, unit)
+        self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
             self.labels_ = nearest_centers(X, self.cluster_centers_)[0]
         elif hasattr(self, "labels_"):
@@ -192,48 +173,40 @@ class VCGMM(MixtureEstimator):
         means[:, : self.n_features_in_] = (statistics.means - self._shift) / self._unit
         return Statistics(statistics.mass / unit, means, statistics.scatter / unit * ratio)
 
-    def _optimise(self, rows, weights, rng, go_on, past):
-        # The mixture, the trace of the last phase with all iterations counted, and all distances computed.
+    def _optimise(self, rows, weights, rng, init, algorithm, go_on, past):
+        # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
         Y = padded(self._to_frame(rows))
         floor, mixture, n_distances, n_iter = self._variance_floor(Y), None, 0, 0
         n_steps = 0 if past is None else N_SHARED
-        moves = "empty" if self.moves == "split" and past is not None else self.moves  # what is past cannot be cut
+        moves = algorithm.moves
+        if moves == "split" and past is not None:
+            moves = "empty"  # rows of earlier calls cannot be cut
+        hard = self.assignment == "hard"
+        model = dict(n_random=algorithm.n_random, shared=self.covariance == "shared", hard=hard)
         with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
-            for size in self._sizes(len(Y), go_on):
+            for size in self._sizes(len(Y), algorithm.grow and not go_on):
                 last = size == len(Y)
                 mine, u = Y, weights
                 if not last:
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
                 if mixture is None:
-                    mixture, first, n_starting = self._begin(mine, u, rng, go_on)
+                    mixture, first, n_starting = self._begin(mine, u, rng, init, algorithm.start, go_on)
                     K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng, first=first)
                 else:
                     first, n_starting = probable_centers(mine, mixture.centers)
                     order = np.argsort(first, kind="stable")
                     mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
-                if self.assignment == "hard":
+                if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
-                em = VariationalEM(
-                    mine,
-                    u,
-                    rows.shape[1],
-                    K,
-                    n_random=self.n_random,
-                    shared=self.covariance == "shared",
-                    hard=self.assignment == "hard",
-                    key=rng.integers(2**63),
-                    threads=threads,
-                    floor=floor,
-                    n_steps=n_steps,
-                    past=past,
-                )
-                paper = self.stopping == "paper" and last
+                now = dict(key=rng.integers(2**63), threads=threads, floor=floor, n_steps=n_steps, past=past)
+                em = VariationalEM(mine, u, rows.shape[1], K, **model, **now)
+                relative = algorithm.stopping == "relative" and last
                 trace = em.run(
                     mixture,
                     tol=self.tol if last else max(self.tol, SETTLED),
                     max_iter=self.max_iter,
-                    relative_to=em.total * rows.shape[1] * np.log(self._unit) if paper else None,
+                    relative_to=em.total * rows.shape[1] * np.log(self._unit) if relative else None,
                     moves=moves,
                     progress=lambda bound: bar.update(),
                 )
@@ -243,10 +216,10 @@ class VCGMM(MixtureEstimator):
         trace.n_iter = n_iter
         return mixture, trace, n_distances
 
-    def _sizes(self, n, go_on):
-        # Rows of each phase.
+    def _sizes(self, n, grow):
+        # How many rows take part in each phase.
         sizes = [n]
-        if self.grow and not go_on:
+        if grow:
             size = FIRST_ROWS * self.n_clusters
             sizes = []
             while size * GROWTH <= 1.5 * n:
@@ -256,7 +229,7 @@ class VCGMM(MixtureEstimator):
         return sizes
 
     def _coreset(self, X, weights, rng):
-        # Rows and their weights, none of them zero, and the distances that finding them took.
+        # Returns rows, their weights (none is zero) and the distances that the coreset took.
         if self.coreset_size is None:
             counts = np.ones(len(X)) if weights is None else weights
             present = slice(None) if weights is None else np.flatnonzero(weights)
@@ -265,23 +238,23 @@ class VCGMM(MixtureEstimator):
         return X[indices], counts, len(X)
 
     def _set_frame(self, rows):
-        # Coordinates about the median, in units of a power of two: distances neither cancel, nor over- or underflow.
+        # Fit in coordinates about the median, in units of a power of two, where distances keep their digits.
         sample = rows[:: -(-len(rows) // N_SHIFT)]
         self._shift = np.median(sample, axis=0).astype(np.float64)
         largest = np.abs(rows - self._shift).max()
         self._unit = float(2.0 ** np.clip(np.floor(np.log2(largest)), -1000, 1000)) if largest > 0 else 1.0
 
     def _variance_floor(self, Y):
-        # far above what rounding makes of a distance of 0, or the bound of points that are their own centres wavers
+        # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
         eps = float(np.finfo(Y.dtype).eps)
         return max(eps**1.5 * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
 
-    def _begin(self, Y, counts, rng, go_on):
-        # The first mixture, each row's first cluster (or None), and the distances that finding them took.
+    def _begin(self, Y, counts, rng, init, start, go_on):
+        # Returns the first mixture, the first cluster of each row (or None) and the distances computed.
         C, width = self.n_clusters, min(self.n_neighbors, self.n_clusters)
         variance, log_prior = np.zeros(C), np.full(C, -np.log(C))
         neighbours, first, n_distances = None, None, 0
-        from_nearest = self.start == "nearest"
+        from_nearest = start == "nearest"
         if go_on:
             if len(self.cluster_centers_) != C:
                 raise ValueError(
@@ -294,21 +267,21 @@ class VCGMM(MixtureEstimator):
             if self.covariance == "shared":
                 variance, log_prior = np.full(C, variance.mean()), np.full(C, -np.log(C))
             neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
-            from_nearest = self.start != "random"
-        elif not isinstance(self.init, str):
-            given, d = np.asarray(self.init, dtype=Y.dtype), self.n_features_in_
+            from_nearest = start != "random"
+        elif isinstance(init, AFKMC2):
+            seeds, n_distances = afkmc2(Y, C, chain_length=init.chain_length, sample_weight=counts, rng=rng)
+            centers = Y[seeds]
+        elif isinstance(init, str):
+            trials = 1 if init == "k-means++" else None
+            seeds, labels, n_distances = kmeans_plusplus(Y, C, sample_weight=counts, n_trials=trials, rng=rng)
+            centers = Y[seeds]
+            first = labels if start != "random" else None
+        else:
+            given, d = np.asarray(init, dtype=Y.dtype), self.n_features_in_
             if given.shape != (C, d) or not np.isfinite(given).all():
                 raise ValueError(f"init must be finite, of shape {(C, d)}, got shape {given.shape}.")
             centers = padded(self._to_frame(given))
-            from_nearest = self.start != "random"
-        elif self.init == "afkmc2":
-            seeds, n_distances = afkmc2(Y, C, chain_length=self.chain_length, sample_weight=counts, rng=rng)
-            centers = Y[seeds]
-        else:
-            trials = 1 if self.init == "k-means++" else None
-            seeds, labels, n_distances = kmeans_plusplus(Y, C, sample_weight=counts, n_trials=trials, rng=rng)
-            centers = Y[seeds]
-            first = labels if self.start != "random" else None
+            from_nearest = start != "random"
         if from_nearest and first is None:
             first, n_starting = probable_centers(Y, centers)
             n_distances += n_starting
@@ -316,7 +289,7 @@ class VCGMM(MixtureEstimator):
             neighbours = random_neighbours(C, width, rng)
         return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
 
-    def _keep(self, mixture, trace, unit):
+    def _keep(self, mixture, trace, unit, moves):
         d, found = self.n_features_in_, trace.statistics
         in_units_of_X = found.mass.sum() * d * np.log(self._unit)
         self.counts_ = unit * found.mass
@@ -346,8 +319,8 @@ class VCGMM(MixtureEstimator):
                 f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
                 + (
                     "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
-                    if self.moves
-                    else "set moves='empty' to use them elsewhere."
+                    if moves
+                    else "give algorithm=TruncatedEM(moves='empty') to use them elsewhere."
                 ),
                 ConvergenceWarning,
                 stacklevel=4,
@@ -358,22 +331,10 @@ class VCGMM(MixtureEstimator):
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def _check_options(self):
-        least = {"n_clusters": 1, "n_neighbors": 1, "n_random": 0, "chain_length": 1, "max_iter": 1}
-        for name, limit in least.items():
-            check_integer(name, getattr(self, name), least=limit)
+        for name in ("n_clusters", "n_neighbors", "max_iter"):
+            check_integer(name, getattr(self, name))
         if self.coreset_size is not None:
             check_integer("coreset_size", self.coreset_size)
         check_number("tol", self.tol, least=0)
-        choices = {
-            "start": ("auto", "random", "nearest"),
-            "moves": (None, "empty", "split"),
-            "covariance": ("shared", "isotropic"),
-            "grow": (False, True),
-            "assignment": ("soft", "hard"),
-            "stopping": ("per point", "paper"),
-        }
-        if isinstance(self.init, str):
-            choices["init"] = INITS
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
+        check_choices(self, {"covariance": ("shared", "isotropic"), "assignment": ("soft", "hard")})
+        return checked_init(self.init), checked_algorithm(self.algorithm)

@@ -1,9 +1,9 @@
 """The loops of vc-GMM: search sets, responsibilities, neighbourhoods, means (Hirschberger et al., Algorithms 1 and 2).
 
 Each kernel works on a stretch of points or of clusters and writes nothing outside it, so that stretches can run in
-threads and the result does not depend on how many there are. Threads wait passively: a busy neighbour costs no more
-than its share. A point's value for a cluster is ``offset + rate * squared distance``, minus its log joint: for the
-shared variance the order is that of the distances (Proposition 1).
+threads and the result does not depend on their number. A point's value for a cluster is minus its log joint up to a
+constant, ``offset + slope * squared distance``; with a shared variance it orders clusters as their distances do
+(Proposition 1).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ LANES = 16  # rows are padded to a multiple of this
 
 @njit(cache=True, nogil=True)
 def _mix(x):
-    # SplitMix64 (Steele, Lea and Flood 2014): a random number for each key, whoever asks and in whichever order.
+    # SplitMix64 (Steele, Lea and Flood 2014): one random number for each key, in whatever order threads ask.
     x = x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -46,7 +46,18 @@ def four_distances(y, a, b, c, d):
 
 
 @njit(cache=True, nogil=True)
-def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, found, found_value, n_found):
+def distances_to(y, centers, ids, count, out):
+    """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more."""
+    full = (count + 3) // 4 * 4
+    ids[count:full] = ids[0]
+    for k in range(0, full, 4):
+        out[k], out[k + 1], out[k + 2], out[k + 3] = four_distances(
+            y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
+        )
+
+
+@njit(cache=True, nogil=True)
+def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, found, found_value, n_found):
     """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its old clusters.
 
     Parameters
@@ -54,7 +65,7 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
     start, stop : int, the points to do
     Y : array, shape (n, p), centred rows, padded with zeros
     centers : array, shape (C, p)
-    offset, rate : arrays, shape (C,), of the values
+    offset, slope : arrays, shape (C,); they give the values
     K : int32 array, shape (n, C'), changed in place: the best clusters, the very best first
     G : int32 array, shape (C, G), each cluster's neighbourhood, itself first
     n_random : int, random clusters that join each search set
@@ -70,7 +81,7 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
     for i in range(start, stop):
         ids, values = found[i], found_value[i]
         count = 0
-        for k in range(n_kept):  # the old winners first: later ones then seldom move in
+        for k in range(n_kept):  # the old winners first, so that few later clusters displace one
             c = K[i, k]
             ids[count] = c
             count += seen[c] != i
@@ -89,19 +100,11 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
             count += seen[other] != i
             seen[other] = i
         n_found[i] = count
-        padded = (count + 3) // 4 * 4
-        for k in range(count, padded):
-            ids[k] = ids[0]
-        y = Y[i]
-        for k in range(0, padded, 4):
-            s0, s1, s2, s3 = four_distances(
-                y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
-            )
-            distance[k], distance[k + 1], distance[k + 2], distance[k + 3] = s0, s1, s2, s3
+        distances_to(Y[i], centers, ids, count, distance)
         filled, worst = 0, infinity
         for k in range(count):
             c = ids[k]
-            v = offset[c] + rate[c] * distance[k]
+            v = offset[c] + slope[c] * distance[k]
             values[k] = v
             if filled == n_kept and v >= worst:
                 continue
@@ -119,18 +122,18 @@ def e_step(start, stop, Y, centers, offset, rate, K, G, n_random, key, best, fou
 
 
 @njit(cache=True, nogil=True)
-def responsibilities(start, stop, offset, rate, K, best, hard, negligible, share, log_sum):
-    """Truncated posteriors (eq. 3) into `share`, shape (n, C'), and each point's part of the bound into `log_sum`.
+def responsibilities(start, stop, offset, slope, K, best, hard, negligible, share, log_sum):
+    """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the bound to `log_sum`.
 
-    With `hard` all of a point goes to its best cluster, the posterior truncated to one. Shares that are smaller than
-    the best one by a factor of exp(negligible) are left out: the means then take fewer rows.
+    With `hard` the posterior is truncated to the best cluster. Shares that are smaller than the best one by a factor of
+    exp(negligible) become zero, so that the M-step has fewer rows to add up.
     """
     n_kept = K.shape[1]
     for i in range(start, stop):
         lowest = np.inf
         for k in range(n_kept):
             c = K[i, k]
-            v = np.float64(offset[c]) + np.float64(rate[c]) * np.float64(best[i, k])
+            v = np.float64(offset[c]) + np.float64(slope[c]) * np.float64(best[i, k])
             share[i, k] = v
             lowest = min(lowest, v)
         if hard:
@@ -174,8 +177,8 @@ def group_by_cluster(K, share, n_clusters, first_only):
 def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, scatter):
     """Means (eq. 6) of a stretch of clusters, with the weight and the scatter of each.
 
-    The scatter about the new mean is that about the old one, known from the E-step, less the mean's move: no second
-    pass over the points, and no cancellation once the means have settled. A cluster without weight keeps its centre.
+    The scatter about the new mean is the scatter about the old one, known from the E-step, minus what the mean's move
+    explains. That saves a second pass over the points. A cluster without weight keeps its centre.
 
     Parameters
     ----------
@@ -216,8 +219,8 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
 def update_neighbours(start, stop, found, found_value, n_found, members, edges, G):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself first.
 
-    Averages of the values, so of squared distances where the variance is shared, each over the points that met the
-    cluster. Where they met fewer than G - 1, the rest of the old neighbourhood stays.
+    Each average is over the values (with a shared variance: squared distances) of the points that met the cluster. If
+    they met fewer than G - 1 clusters, the rest of the old neighbourhood stays.
 
     Parameters
     ----------
@@ -261,7 +264,7 @@ def update_neighbours(start, stop, found, found_value, n_found, members, edges, 
                 slot -= 1
             near_value[slot] = v
             near[slot] = other
-        for g in range(1, width):  # what is left of the old neighbourhood, in its order
+        for g in range(1, width):  # fill up with the old neighbourhood, in its order
             if filled == width - 1:
                 break
             known = False
@@ -275,7 +278,7 @@ def update_neighbours(start, stop, found, found_value, n_found, members, edges, 
 
 
 class Threads:
-    """Runs a kernel over stretches of 0..n, in as many threads as numba is allowed; a context manager."""
+    """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may use."""
 
     def __init__(self):
         self.n_threads = numba.get_num_threads()

@@ -1,23 +1,23 @@
-"""Nearest of many centres by a greedy walk over the neighbourhoods that a fit has left behind."""
+"""Nearest of many centres by a greedy walk over the neighbourhoods of a fit."""
 
 import numpy as np
 from numba import njit
 
 from handful.clustering.distances import inverted_file, probable_centers
 from handful.clustering.variational import padded
-from handful.clustering.vcgmm_kernels import Threads, four_distances
+from handful.clustering.vcgmm_kernels import Threads, distances_to
 
 WIDTH = 12  # neighbours of a cluster in the graph
-BEAM = 8  # clusters that a walk keeps; it ends when the neighbours of all of them have been seen
+BEAM = 8  # best clusters that a walk keeps; it ends when the neighbours of all of them have been seen
 BLOCK = 1 << 16  # rows walked at a time
 
 
 @njit(cache=True, nogil=True)
 def both_ways(neighbours):
-    """The neighbourhoods with those clusters that have each cluster among theirs, int32 array of shape (C, p).
+    """The neighbourhoods made (nearly) symmetric: int32 array of shape (C, p).
 
-    Neighbourhoods are directed: without the way back a walk soon has nowhere to go. Rows that are not full repeat their
-    first entry, the cluster itself.
+    Each cluster gets the clusters that have it as a neighbour, as long as there is room; without this way back a walk
+    soon has nowhere to go. Rows that are not full repeat their first entry, the cluster itself.
     """
     C, width = neighbours.shape
     graph = np.empty((C, max(width, WIDTH)), np.int32)
@@ -35,38 +35,31 @@ def both_ways(neighbours):
 
 
 @njit(cache=True, nogil=True)
-def _walk(start, stop, Y, centers, offset, rate, G, entry, labels, n_met):
-    # Best-first search: look at the neighbours of the best cluster that has not been opened yet, until none of the beam
-    # is left.
+def _walk(start, stop, Y, centers, offset, slope, G, entry, labels, n_met):
+    # Best-first search: look at the neighbours of the best cluster that has not been opened yet, until all clusters of
+    # the beam are open.
     n_clusters, width = G.shape
     seen = np.full(n_clusters, -1, np.int64)
-    ids = np.empty(width + 3, np.int32)
+    ids, distance = np.empty(width + 3, np.int32), np.empty(width + 3, Y.dtype)
     beam, opened, value = np.empty(BEAM, np.int32), np.empty(BEAM, np.bool_), np.empty(BEAM, Y.dtype)
     for i in range(start, stop):
-        y = Y[i]
         ids[0] = entry[i]
         seen[entry[i]] = i
         count, filled, total = 1, 0, 0
         while True:
             total += count
-            padded_count = (count + 3) // 4 * 4
-            for k in range(count, padded_count):
-                ids[k] = ids[0]
-            for k in range(0, padded_count, 4):
-                quartet = four_distances(
-                    y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
-                )
-                for q in range(min(4, count - k)):
-                    c = ids[k + q]
-                    v = offset[c] + rate[c] * quartet[q]
-                    if filled == BEAM and v >= value[BEAM - 1]:
-                        continue
-                    slot = filled if filled < BEAM else BEAM - 1
-                    filled = min(filled + 1, BEAM)
-                    while slot > 0 and value[slot - 1] > v:
-                        value[slot], beam[slot], opened[slot] = value[slot - 1], beam[slot - 1], opened[slot - 1]
-                        slot -= 1
-                    value[slot], beam[slot], opened[slot] = v, c, False
+            distances_to(Y[i], centers, ids, count, distance)
+            for k in range(count):
+                c = ids[k]
+                v = offset[c] + slope[c] * distance[k]
+                if filled == BEAM and v >= value[BEAM - 1]:
+                    continue
+                slot = filled if filled < BEAM else BEAM - 1
+                filled = min(filled + 1, BEAM)
+                while slot > 0 and value[slot - 1] > v:
+                    value[slot], beam[slot], opened[slot] = value[slot - 1], beam[slot - 1], opened[slot - 1]
+                    slot -= 1
+                value[slot], beam[slot], opened[slot] = v, c, False
             count = 0
             for k in range(filled):
                 if opened[k]:
@@ -86,17 +79,17 @@ def _walk(start, stop, Y, centers, offset, rate, G, entry, labels, n_met):
         n_met[i] = total
 
 
-def walk_to_centers(X, centers, neighbours, offset, rate, *, to_frame):
-    """The cluster of least ``offset + rate * squared distance`` of each row, but for walks that end beside it.
+def walk_to_centers(X, centers, neighbours, offset, slope, *, to_frame):
+    """The cluster of least ``offset + slope * squared distance`` for nearly every row; some walks end at one close by.
 
-    A walk begins at the nearest centre that an inverted file finds.
+    A walk begins at the centre that an inverted file finds.
 
     Parameters
     ----------
     X : array or memory map, shape (n, d)
     centers : array, shape (C, d), about the origin
     neighbours : int32 array, shape (C, G), each cluster's neighbourhood, itself first
-    offset, rate : arrays, shape (C,)
+    offset, slope : arrays, shape (C,)
     to_frame : function that takes rows of X to the coordinates of the centres
 
     Returns
@@ -108,13 +101,13 @@ def walk_to_centers(X, centers, neighbours, offset, rate, *, to_frame):
     labels, n_met = np.empty(n, np.intp), np.empty(n, np.int64)
     *file, n_distances = inverted_file(centers)
     graph = both_ways(neighbours)
-    offset, rate, wide = offset.astype(X.dtype), rate.astype(X.dtype), padded(centers.astype(X.dtype))
+    offset, slope, wide = offset.astype(X.dtype), slope.astype(X.dtype), padded(centers.astype(X.dtype))
     with Threads() as threads:
         for start in range(0, n, BLOCK):
             part = slice(start, start + BLOCK)
             rows = to_frame(np.ascontiguousarray(X[part]))
             entry, n_entering = probable_centers(rows, centers, (*file, 0))
-            walk = wide, offset, rate, graph, entry, labels[part], n_met[part]
+            walk = wide, offset, slope, graph, entry, labels[part], n_met[part]
             threads.run(_walk, len(rows), padded(rows), *walk)
             n_distances += n_entering
     return labels, n_distances + int(n_met.sum())

@@ -1,22 +1,22 @@
-"""`ReplayBuffer`: a memory of past tasks, an equal part of it for each."""
+"""`ReplayBuffer`: a memory of past tasks in which each has an equal part."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from handful.checks import as_generator, check_integer, check_sample_weight
+from handful.checks import as_array, as_generator, check_integer, check_sample_weight
 from handful.coreset import Coreset, check_selector, choose
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The rows that one task left, in the order in which a smaller memory would keep them.
+    """The rows that are kept of one task, the most important ones first.
 
     Attributes
     ----------
-    X : rows, array or torch tensor, shape (m, ...)
-    y : their labels, shape (m,), or None
+    X : array or torch tensor, shape (m, ...), the rows
+    y : array or torch tensor, shape (m,) or (m, classes), their labels, or None
     indices : int array, shape (m,); positions in the task's data
     """
 
@@ -28,33 +28,32 @@ class Memory:
         return len(self.indices)
 
     def first(self, size):
-        """The first `size` rows."""
-        y = None if self.y is None else self.y[:size]
-        return Memory(self.X[:size], y, self.indices[:size])
+        """The `Memory` of the first `size` rows."""
+        return Memory(self.X[:size], None if self.y is None else self.y[:size], self.indices[:size])
 
 
 class ReplayBuffer(BaseEstimator):
     """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024, Section 4.1).
 
-    After task t every older task keeps its first ``size // t`` rows, and a selector chooses as many of the new one.
-    Greedy selectors put the most important rows first, so that the first k of a selection are the selection of k; where
-    a selector's order says nothing, the rows are shuffled once, so that the first k are a random part of them.
+    After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many of the new task. The
+    first k rows that a greedy selector chooses are those that it would choose if asked for k. The rows of a selector
+    whose order has no meaning are shuffled once, so that the first k are a random part of them.
 
     Parameters
     ----------
-    selector : Selector, such as `BilevelCoreset`; its own `size` and `random_state` are not used. A `Network` with a
-        `checkpoint` is for a single fit, so not for the selections of several tasks
+    selector : Selector, such as `BilevelCoreset`; its own `size` and `random_state` are not used. Its problem must not
+        be a `Network` with a `checkpoint`, which holds the state of a single fit
     size : int, rows of the whole memory
     random_state : None, int or Generator
 
     Attributes
     ----------
-    memories_ : list of Memory, one a task, the oldest first
+    memories_ : list of Memory, one for each task, that of the first task first
 
     Examples
     --------
-    In a training loop, with the loss of section 4.1, ``mean loss of the minibatch + beta * sum over old tasks of
-    their mean losses``:
+    In a training loop with the loss of Section 4.1: the mean loss of the minibatch, plus beta times the sum, over the
+    old tasks, of their mean losses:
 
     >>> import torch
     >>> from handful import KCenter
@@ -86,16 +85,17 @@ class ReplayBuffer(BaseEstimator):
         return sum(map(len, getattr(self, "memories_", ())))
 
     def add(self, X, y=None, *, view=None, sample_weight=None):
-        """Summarise a task that was learned, and make room for it.
+        """Keep some rows of a task that was learned, and fewer of the older tasks.
+
+        An error, and Ctrl-C, leaves the memory as it was.
 
         Parameters
         ----------
-        X : array or torch tensor, shape (n, ...), the rows to keep; a task of fewer rows than its share is kept whole,
-            but for rows of weight zero
-        y : labels, shape (n,), or soft ones, shape (n, classes), for selectors that take them; None for selectors and
-            losses that need none
-        view : array, shape (n, d), what the selector looks at instead of `X`: embeddings, gradients, proxy features
-            (see `handful.continual.views`); by default the rows of `X` as vectors
+        X : array or torch tensor, shape (n, ...), the rows of the task. If fewer rows than the share of a task have a
+            positive weight, all of these are kept
+        y : labels, shape (n,), or soft labels, shape (n, classes), if the selector takes them; None if it needs none
+        view : array, shape (n, d), from which the selector chooses instead of `X`, such as embeddings or gradients (see
+            `handful.continual.network_views`) or features of a proxy; None: the rows of `X` as vectors
         sample_weight : shape (n,), how often each row counts for the selector
 
         Returns
@@ -105,10 +105,10 @@ class ReplayBuffer(BaseEstimator):
         Raises
         ------
         ValueError
-            if there are now more tasks than rows in the memory, `view` has another length, the rows or labels are not
-            of the kind, shape and dtype that the memory holds, or the selector refuses the data.
+            for more tasks than rows in the memory, a `view` of another length, rows or labels of another kind, shape or
+            dtype than those held, and data that the selector refuses
         TypeError
-            if `selector` is no selector, or `view` no array.
+            if `selector` is no selector, or `view` no array
         """
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
@@ -122,13 +122,13 @@ class ReplayBuffer(BaseEstimator):
         _check_labels(y, len(X))
         if memories:
             _check_alike(memories[0], X, y)
-        view = _numpy(X).reshape(len(X), -1) if view is None else check_view(view, len(X))
+        view = as_array(X).reshape(len(X), -1) if view is None else check_view(view, len(X))
         size = min(share, np.count_nonzero(check_sample_weight(sample_weight, len(X))))
         if not hasattr(self, "rng_"):
             self.rng_ = as_generator(self.random_state)
         selector = clone(self.selector).set_params(size=size, random_state=self.rng_)
         try:
-            indices, _ = choose(selector, view, None if y is None else _numpy(y), sample_weight, self.rng_)
+            indices, _ = choose(selector, view, None if y is None else as_array(y), sample_weight, self.rng_)
         except ValueError as error:
             if f"size={share}" not in str(error):
                 raise
@@ -141,18 +141,18 @@ class ReplayBuffer(BaseEstimator):
         return self
 
     def rows(self):
-        """All rows of the memory with weights under which each task counts as one: ``(X, y, weights)``.
+        """All rows of the memory, with weights under which every task counts as one: ``(X, y, weights)``.
 
         Returns
         -------
-        X, y : what `add` was given, the oldest task first (y None without labels)
-        weights : shape (m,), ``1 / rows`` of the row's own task, so that their product with the losses is the sum over
-            tasks of the mean loss; a float32 tensor where X is a tensor
+        X, y : rows and labels of the first task, then of the second, and so on; `y` is None without labels
+        weights : shape (m,), 1 over the number of rows held of the row's task: ``weights @ losses`` is the sum over the
+            tasks of their mean losses; a float32 tensor if X is a tensor
 
         Raises
         ------
         ValueError
-            before the first task.
+            before the first task
         """
         parts = getattr(self, "memories_", ())
         if not parts:
@@ -168,25 +168,25 @@ class ReplayBuffer(BaseEstimator):
 
 
 def remember(X, y, indices):
-    """The `Memory` of some rows of a task; y may be None."""
+    """The `Memory` of the rows `indices` of a task; `y` may be None."""
     chosen = Coreset(indices, np.ones(len(indices)))
     kept, labels, _ = chosen.take(X, y)
     return Memory(*(a.to_numpy() if hasattr(a, "iloc") else a for a in (kept, labels)), indices)
 
 
 def check_view(view, n):
-    """The view of `n` rows that a selector looks at, as an array.
+    """The features of `n` rows from which a selector chooses, as an array.
 
     Raises
     ------
     TypeError
-        for the `Views` of a network, which hold several
+        for the `Views` of a network, which hold several arrays
     ValueError
         for another number of rows
     """
     if hasattr(view, "embeddings"):
         raise TypeError(f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients.")
-    view = _numpy(view)
+    view = as_array(view)
     if view.shape[:1] != (n,):
         got = len(view) if view.ndim else f"shape {view.shape}"
         raise ValueError(f"view must have a row for each of the {n} rows of X, got {got}.")
@@ -200,32 +200,25 @@ def _check_labels(y, n):
 
 
 def _check_alike(held, X, y):
-    # What `rows` could not put together is refused before it is taken.
+    # Refuses rows that could not be joined with those held.
     if (y is None) != (held.y is None):
         raise ValueError(f"the memory holds rows {'without' if held.y is None else 'with'} labels: give y alike.")
     for name, before, given in (("X", held.X, X), ("y", held.y, y)):
         if given is None:
             continue
-        if hasattr(given, "new_tensor") != hasattr(before, "new_tensor"):
+        is_tensor = hasattr(given, "new_tensor")
+        if is_tensor != hasattr(before, "new_tensor"):
             raise ValueError(f"{name} must be a torch tensor for every task, or an array for every task.")
-        shape, shape_before = tuple(np.shape(given)[1:]), tuple(before.shape[1:])
+        given = given if is_tensor else np.asarray(given)
+        shape, shape_before = tuple(given.shape[1:]), tuple(before.shape[1:])
         if shape != shape_before:
             raise ValueError(f"the rows of {name} must have shape {shape_before} as those of the memory, got {shape}.")
-        if hasattr(given, "new_tensor") and given.device != before.device:
+        if is_tensor and given.device != before.device:
             raise ValueError(f"{name} must be on {before.device} as that of the memory, got {given.device}.")
-    dtypes = [X.dtype if hasattr(X, "new_tensor") else np.asarray(X).dtype, held.X.dtype]
-    if dtypes[0] != dtypes[1]:
-        raise ValueError(f"X must hold {dtypes[1]} as the memory does, got {dtypes[0]}: convert it.")
-    if y is not None and not hasattr(y, "new_tensor"):
-        kinds = [np.asarray(labels).dtype.kind in "OUS" for labels in (held.y, y)]
-        if kinds[0] != kinds[1]:
+        if name == "X" and given.dtype != before.dtype:
+            raise ValueError(f"X must hold {before.dtype} as the memory does, got {given.dtype}: convert it.")
+        if not is_tensor and (given.dtype.kind in "OUS") != (before.dtype.kind in "OUS"):
             raise ValueError("y must hold words for every task, or numbers for every task.")
-
-
-def _numpy(array):
-    if hasattr(array, "detach"):
-        array = array.detach().cpu().numpy()
-    return np.asarray(array)
 
 
 def _concatenate(parts):

@@ -1,4 +1,4 @@
-"""`VCL`: variational continual learning, each task's posterior the next one's prior, with a coreset beside it."""
+"""`VCL`: variational continual learning with coresets: the posterior after one task is the prior of the next."""
 
 from itertools import pairwise
 
@@ -12,53 +12,58 @@ from handful.coreset import check_selector, choose
 
 try:
     import torch
+    from torch.nn.functional import cross_entropy
+
+    from handful.torch_training import train_epochs
 except ImportError as error:
     raise ImportError("VCL needs torch: pip install 'handful[torch]'.") from error
 
-COUNTS = ("n_classes", "n_kept", "epochs", "coreset_epochs", "batch_size", "n_draws")
+COUNTS = ("n_classes", "n_kept", "n_epochs", "n_coreset_epochs", "batch_size", "n_draws")
 
 
 class VCL(BaseEstimator):
     """A Bayesian network that learns one task after another (Nguyen et al. 2018; Borsos et al. 2024, Section 5.3).
 
-    All weights of a fully connected network with ReLUs and one head are independent Gaussians. A new task takes the
-    posterior of the tasks before as its prior; a few of its rows, its coreset, are left out of that, and the posterior
-    is tuned on all coresets only in order to predict. So nothing counts twice.
+    All weights of a fully connected network with ReLUs and one head are independent Gaussians, and the posterior after
+    one task is the prior of the next. A few rows of each task, its coreset, take no part in this: a copy of the
+    posterior is tuned on the coresets of all tasks before each prediction, so that no row counts twice.
 
     Parameters
     ----------
     selector : Selector that chooses the coresets, such as `BilevelCoreset`; its own `size` and `random_state` are not
-        used. None: no coresets, so that nothing is tuned
-    n_kept : int, rows of each task's coreset; the paper's 20
+        used. None: no coresets and no tuning
+    n_kept : int, rows of each coreset; the paper: 20
     n_classes : int, outputs; labels are 0, ..., n_classes - 1
-    hidden : tuple of int, hidden units; the paper's two layers of 256
-    prior_sd, start_sd : standard deviations of the weights before the first task, and where training them begins, from
-        1e-8 to 1e8; the means begin at those of an ordinary network of the first task, as in Nguyen et al.
+    hidden : tuple of int, units of each hidden layer; the paper: two layers of 256
+    prior_sd : float from 1e-8 to 1e8, standard deviation of the weights before the first task
+    start_sd : float from 1e-8 to 1e8, their standard deviation where training on the first task begins; their means
+        begin at the weights of an ordinary network trained on that task, as in Nguyen et al.
     kl_weight : float, factor of the divergence from the prior. 1 is Bayes' rule; below 1 each row counts as
-        ``1 / kl_weight`` rows, for tasks of so few rows that the prior of a large network drowns them
-    epochs, coreset_epochs : int, for each task, and of the tuning
+        ``1 / kl_weight`` rows, for tasks with few rows, which cannot move the many weights from their prior otherwise
+    n_epochs : int, passes over the rows of each task
+    n_coreset_epochs : int, passes over the coresets in tuning
     batch_size : int
-    lr : float, Adam's step size; Adam starts anew for every task
-    n_draws : int, draws of the weights that a prediction averages
+    learning_rate : float, of Adam, which starts anew for every task
+    n_draws : int, draws of the weights over which a prediction is averaged
     random_state : None, int or Generator
 
     Attributes
     ----------
-    posterior_ : list of float32 tensors, mean and log variance of each layer's weights and bias
-    memories_ : list of `Memory`, the coresets, the oldest first
+    posterior_ : list of float32 tensors: mean and log variance of the weights, then of the bias, of each layer in turn
+    memories_ : list of `Memory`, the coresets, that of the first task first
 
     Raises
     ------
     FloatingPointError
-        if training gives a loss that is no number; names the epoch, the loss and the step size
+        if the loss stops being finite in training
 
     Examples
     --------
     >>> from handful import KCenter
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> few = dict(hidden=(64,), epochs=50, coreset_epochs=50, n_draws=20)
-    >>> model = VCL(KCenter(), n_kept=50, kl_weight=0.1, lr=1e-2, **few, random_state=0)
+    >>> few = dict(hidden=(64,), n_epochs=50, n_coreset_epochs=50, n_draws=20)
+    >>> model = VCL(KCenter(), n_kept=50, kl_weight=0.1, learning_rate=1e-2, **few, random_state=0)
     >>> for task in (y < 5, y >= 5):
     ...     model = model.add_task(X[task] / 16, y[task])
     >>> bool(model.score(X / 16, y) > 0.9), [len(m) for m in model.memories_]
@@ -75,10 +80,10 @@ class VCL(BaseEstimator):
         prior_sd=1.0,
         start_sd=0.05,
         kl_weight=1.0,
-        epochs=100,
-        coreset_epochs=100,
+        n_epochs=100,
+        n_coreset_epochs=100,
         batch_size=256,
-        lr=1e-3,
+        learning_rate=1e-3,
         n_draws=100,
         random_state=None,
     ):
@@ -89,21 +94,23 @@ class VCL(BaseEstimator):
         self.prior_sd = prior_sd
         self.start_sd = start_sd
         self.kl_weight = kl_weight
-        self.epochs = epochs
-        self.coreset_epochs = coreset_epochs
+        self.n_epochs = n_epochs
+        self.n_coreset_epochs = n_coreset_epochs
         self.batch_size = batch_size
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.n_draws = n_draws
         self.random_state = random_state
 
     def add_task(self, X, y, *, view=None):
-        """Learn a task, but for the rows of its coreset.
+        """Learn a task from all its rows but those of its coreset.
+
+        An error, and Ctrl-C, leaves `posterior_` and `memories_` as they were.
 
         Parameters
         ----------
         X : array, shape (n, d)
         y : int array, shape (n,)
-        view : array, shape (n, k), what the selector looks at instead of `X`, such as features of a proxy
+        view : array, shape (n, k), from which the selector chooses instead of `X`, such as features of a proxy
 
         Returns
         -------
@@ -130,18 +137,17 @@ class VCL(BaseEstimator):
             memory = remember(X, y, np.asarray(choose(chooser, view, y, None, self._generator)[0]))
             rest = np.setdiff1d(rest, memory.indices)
         if first:
-            self.memories_ = []
-            prior = self._first_prior(X.shape[1])
-            start = self._point_start(X[rest], y[rest])
+            prior = _gaussians([torch.zeros(shape) for shape in self._shapes(X.shape[1])], self.prior_sd)
+            start = _gaussians(self._point_start(X[rest], y[rest]), self.start_sd)
         else:
             prior = start = self.posterior_
-        self.posterior_ = self._fit(X[rest], y[rest], prior, start, self.epochs)
-        if memory is not None:
-            self.memories_ = [*self.memories_, memory]
+        posterior = self._fit(X[rest], y[rest], prior, start, self.n_epochs)
+        memories = [] if first else self.memories_
+        self.posterior_, self.memories_ = posterior, memories if memory is None else [*memories, memory]
         return self
 
     def predict_proba(self, X):
-        """Class probabilities averaged over draws of the weights, after tuning on the coresets; shape (n, classes)."""
+        """Class probabilities, shape (n, n_classes), averaged over draws of the weights tuned on the coresets."""
         if not hasattr(self, "posterior_"):
             raise NotFittedError("this VCL has learned no task yet: call add_task first.")
         X = self._check_rows(X)
@@ -152,7 +158,7 @@ class VCL(BaseEstimator):
         return self.predict_proba(X).argmax(axis=1)
 
     def score(self, X, y):
-        """Share of rows whose class is predicted."""
+        """The share of rows whose class is predicted correctly."""
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, one label a row, got {y.shape}.")
@@ -178,7 +184,7 @@ class VCL(BaseEstimator):
             check_integer("hidden", width)
         for name in ("prior_sd", "start_sd"):
             check_number(name, getattr(self, name), least=1e-8, most=1e8, why="squares of others overflow in float32")
-        for name in ("kl_weight", "lr"):
+        for name in ("kl_weight", "learning_rate"):
             check_number(name, getattr(self, name), above=0)
         if self.selector is not None:
             check_selector(self.selector)
@@ -190,9 +196,7 @@ class VCL(BaseEstimator):
                 f"{tuple(self.hidden)} and {self.n_classes}: the posterior is of that network."
             )
         if y.shape != (len(X),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.n_classes:
-            got = f"shape {y.shape}, dtype {y.dtype}"
-            if y.dtype.kind in "iu" and y.size:
-                got += f", {y.min()} to {y.max()}"
+            got = f"shape {y.shape}, dtype {y.dtype}" + (f", {y.min()} to {y.max()}" if y.size else "")
             raise ValueError(
                 f"y must hold {len(X)} integers from 0 to n_classes - 1 = {self.n_classes - 1}, got {got}."
             )
@@ -202,58 +206,41 @@ class VCL(BaseEstimator):
         widths = (inputs, *self.hidden, self.n_classes)
         return [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
 
-    def _first_prior(self, inputs):
-        log_var = 2.0 * float(np.log(self.prior_sd))
-        return [t for s in self._shapes(inputs) for t in (torch.zeros(s), torch.full(s, log_var))]
-
     def _point_start(self, X, y):
-        # Means of an ordinary network of the first task; without them the noise drowns what there is to learn.
+        # Weights of an ordinary network of the first task. From random means the noise of the weights hides the data.
         means = []
         for shape in self._shapes(X.shape[1]):
             fan_in = shape[0] if len(shape) == 2 else means[-1].shape[0]
             means.append((2 * torch.rand(shape, generator=self._draws) - 1) / np.sqrt(fan_in))
         means = [m.requires_grad_() for m in means]
 
-        def loss(X, y):
+        def outputs(X):
             for i in range(0, len(means), 2):
                 X = (X if i == 0 else X.relu()) @ means[i] + means[i + 1]
-            return torch.nn.functional.cross_entropy(X, y)
+            return X
 
-        self._descend(loss, means, X, y, self.epochs)
-        log_var = 2.0 * float(np.log(self.start_sd))
-        return [t for m in means for t in (m.detach(), torch.full_like(m, log_var))]
+        self._descend(means, lambda X, y: cross_entropy(outputs(X), y), X, y, self.n_epochs)
+        return [m.detach() for m in means]
 
-    def _fit(self, X, y, prior, start, epochs):
-        # Minimises KL(q, prior) / n minus the mean log-likelihood: the negative evidence lower bound, a row.
+    def _fit(self, X, y, prior, start, n_epochs):
+        # Minimises KL(q, prior) / n minus the mean log-likelihood: the negative evidence lower bound of a row.
         share = self.kl_weight / len(X)
         q = [t.detach().clone().requires_grad_() for t in start]
 
-        def loss(rows, labels):
-            outputs = self._outputs(q, rows)
-            return torch.nn.functional.cross_entropy(outputs, labels) + share * gaussian_kl(q, prior)
+        def loss(X, y):
+            return cross_entropy(self._outputs(q, X), y) + share * gaussian_kl(q, prior)
 
-        self._descend(loss, q, X, y, epochs)
+        self._descend(q, loss, X, y, n_epochs)
         return [t.detach() for t in q]
 
-    def _descend(self, loss_of, parameters, X, y, epochs):
+    def _descend(self, parameters, loss, X, y, n_epochs):
         X, y = torch.as_tensor(X), torch.as_tensor(y)
-        optimiser = torch.optim.Adam(parameters, lr=self.lr)
-        for epoch in range(epochs):
-            order = torch.randperm(len(X), generator=self._draws)
-            for batch in order.split(self.batch_size):
-                loss = loss_of(X[batch], y[batch])
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-            if not torch.isfinite(loss):
-                raise FloatingPointError(
-                    f"training diverged in epoch {epoch + 1} of {epochs}: loss {loss.item():.3g} with step size "
-                    f"{self.lr:g}; lower the step size."
-                )
+        options = dict(batch_size=self.batch_size, learning_rate=self.learning_rate, rng=self._draws)
+        train_epochs(lambda rows: loss(X[rows], y[rows]), parameters, len(X), n_epochs=n_epochs, **options)
 
     def _outputs(self, q, X, first=None):
-        # Draws the inputs of each layer instead of its weights: for each row the same law, at less variance over rows.
-        # `first`: the moments of the first layer, where they are known.
+        # Draws the outputs of each layer, not its weights: the law is the same for each row, and as rows are then
+        # independent, the gradient varies less. `first`: moments of the first layer, where they are known.
         for i in range(0, len(q), 4):
             mean, variance = first if first and i == 0 else _moments(q[i : i + 4], X if i == 0 else X.relu())
             X = mean + variance.sqrt() * torch.randn(mean.shape, generator=self._draws)
@@ -263,8 +250,8 @@ class VCL(BaseEstimator):
         if not self.memories_:
             return self.posterior_
         X, y = (np.concatenate([getattr(m, name) for m in self.memories_]) for name in ("X", "y"))
-        state = self._draws.get_state()  # that a task is predicted changes nothing of what is learned next
-        tuned = self._fit(X, y, self.posterior_, self.posterior_, self.coreset_epochs)
+        state = self._draws.get_state()  # restored, so that a prediction does not change what is learned next
+        tuned = self._fit(X, y, self.posterior_, self.posterior_, self.n_coreset_epochs)
         self._draws.set_state(state)
         return tuned
 
@@ -280,14 +267,19 @@ class VCL(BaseEstimator):
         return (torch.cat(blocks) / self.n_draws).numpy()
 
 
+def _gaussians(means, sd):
+    # A list like `posterior_`, with one standard deviation for all.
+    return [t for mean in means for t in (mean, torch.full_like(mean, 2.0 * float(np.log(sd))))]
+
+
 def _moments(layer, X):
-    # mean and variance of a layer's outputs
+    # Mean and variance of a layer's outputs.
     mean, log_var, bias, bias_log_var = layer
     return torch.addmm(bias, X, mean), torch.addmm(bias_log_var.exp(), X.square(), log_var.exp())
 
 
 def gaussian_kl(q, p):
-    """KL divergence, in nats, of independent Gaussians: lists of means and log variances, as `VCL.posterior_`."""
+    """KL divergence of q from p in nats, both lists of means and log variances such as `VCL.posterior_`."""
     total = 0.0
     for mean, log_var, p_mean, p_log_var in zip(q[::2], q[1::2], p[::2], p[1::2]):
         ratio = (log_var - p_log_var).exp() + (mean - p_mean).square() * (-p_log_var).exp()

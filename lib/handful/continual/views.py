@@ -1,4 +1,4 @@
-"""What a trained network makes of a task's rows: the views on which selectors of a replay memory work."""
+"""Embeddings, logits, losses and gradients of a network: what the selector of a replay memory can choose from."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,18 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class Views:
-    """Embeddings and logits of some rows, and what follows from them.
+    """Embeddings and logits of some rows, and the losses and gradients that follow from them.
 
     Attributes
     ----------
     embeddings : float array, shape (n, d); the input of the last linear layer
     logits : float array, shape (n, classes)
-    y : int array, shape (n,), columns of the logits; None for views that need no labels
+    y : int array, shape (n,), labels 0 to classes - 1; None if neither losses nor gradients are needed
 
     Raises
     ------
     ValueError
-        for labels of another shape, and such as are no columns of the logits
+        for labels of another shape or outside 0 to classes - 1
     """
 
     embeddings: np.ndarray
@@ -44,12 +44,12 @@ class Views:
 
     @property
     def losses(self):
-        """Cross-entropy of each row, shape (n, 1), as `Hardest` takes it."""
+        """Cross-entropy of each row, shape (n, 1); `handful.baselines.Hardest` chooses from it."""
         return -log_softmax(self.logits, axis=1)[np.arange(len(self._labels())), self.y][:, None]
 
     @property
     def gradients(self):
-        """Gradient of each row's loss by the last layer's weights and bias, shape (n, classes * (d + 1))."""
+        """Gradient of each row's loss in the last layer's weights and bias, shape (n, classes * (d + 1))."""
         residual = softmax(self.logits, axis=1)
         residual[np.arange(len(self._labels())), self.y] -= 1.0
         inputs = np.concatenate([self.embeddings, np.ones((len(residual), 1), self.embeddings.dtype)], axis=1)
@@ -61,28 +61,31 @@ class Views:
         return self.y
 
 
-def views(model, X, y=None, *, head=None, batch_size=1000):
-    """The `Views` that a torch network has of some rows, in evaluation mode (no dropout).
+def network_views(model, X, y=None, *, head=None, batch_size=1000):
+    """The `Views` of some rows under a torch network in evaluation mode (without dropout).
 
     Parameters
     ----------
-    model : torch.nn.Module that gives logits
-    X : tensor or array, shape (n, ...), what the model takes
-    y : labels 0..classes-1, shape (n,), for losses and gradients
-    head : torch.nn.Linear, the layer whose input is the embedding; by default the last linear layer of the model
-    batch_size : rows at a time
+    model : torch.nn.Module that maps rows to logits
+    X : tensor or array, shape (n, ...), the rows
+    y : int array or tensor, shape (n,), labels 0 to classes - 1, for losses and gradients; or None
+    head : torch.nn.Linear, the layer whose input is the embedding; None: the last linear layer of the model
+    batch_size : int, rows at a time
+
+    Returns
+    -------
+    Views
 
     Raises
     ------
     ValueError
-        if the model has no linear layer, does not use `head`, or has no output for a label; and for labels of another
-        length.
+        if the model has no linear layer, or does not use `head`; and for labels that do not fit
 
     Examples
     --------
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    >>> view = views(model, torch.randn(20, 4), torch.randint(3, (20,)))
-    >>> view.embeddings.shape, view.gradients.shape
+    >>> views = network_views(model, torch.randn(20, 4), torch.randint(3, (20,)))
+    >>> views.embeddings.shape, views.gradients.shape
     ((20, 8), (20, 27))
     """
     if head is None:
@@ -110,5 +113,5 @@ def views(model, X, y=None, *, head=None, batch_size=1000):
 
 
 def _array(values):
-    # numpy knows no bfloat16, which a model under autocast gives
+    # Under autocast a model gives bfloat16, which numpy does not have.
     return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()

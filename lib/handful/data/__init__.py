@@ -1,7 +1,7 @@
 """Data sets by name: checked files, the sets that ship with scikit-learn, and generators."""
 
-from handful.data.dataset import Dataset, split, standardise, zero_one
-from handful.data.loaders import Status, fetch, load, status
+from handful.data.dataset import Dataset, level, split, standardise, zero_one
+from handful.data.loaders import Status, Verified, fetch, fingerprint, load, status, verify
 from handful.data.store import BadFileError, MissingDataError, data_folder
 
 __all__ = [
@@ -9,11 +9,15 @@ __all__ = [
     "Dataset",
     "MissingDataError",
     "Status",
+    "Verified",
     "data_folder",
     "fetch",
+    "fingerprint",
+    "level",
     "load",
     "split",
     "standardise",
     "status",
+    "verify",
     "zero_one",
 ]

@@ -1,61 +1,62 @@
 """Readers for the formats in which the data sets are published. Nothing is unpacked to disk or unpickled.
 
 Every reader takes the path, the registry's `Entry` and the options of its `Raw`, and returns a tuple of
-arrays. What it cannot read is one of `READ_ERRORS`.
+arrays. It reads no more than the entry's `max_bytes`. What it cannot read is one of `READ_ERRORS`.
 """
 
-import bz2
-import gzip
 import io
-import lzma
+import math
 import re
 import tarfile
+import warnings
 import wave
 import zipfile
 import zlib
-from pathlib import PurePosixPath
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
+from handful.data.bounded import open_text, tar_members, zip_members
+
 READ_ERRORS = (
-    *(OSError, EOFError, ValueError, KeyError),
-    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, wave.Error),
+    *(OSError, EOFError, ValueError, LookupError, OverflowError, MemoryError),
+    *(zlib.error, zipfile.BadZipFile, tarfile.TarError, wave.Error),
+    RuntimeError,  # a zip that is encrypted, or packed by a method that zipfile does not know
 )
-_OPENERS = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes
 _IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _CIFAR_BATCHES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 _CIFAR_RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes
 
 
-def _open(path):
-    """The decompressed bytes of `path`, whatever its suffix: some servers undo the compression on the way."""
-    with open(path, "rb") as file:
-        magic = file.read(2)
-    return _OPENERS.get(magic, open)(path, "rb")
+def misfits(values, dtype):
+    """Where numbers are not finite or would change by more than rounding in `dtype`: a bool array of their shape."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = values.astype(dtype)
+    return ~np.isfinite(cast) if cast.dtype.kind == "f" else cast != values
+
+
+def strangers(labels, entry):
+    """Where labels are none of the entry's classes, or no whole numbers if it lists no classes: a bool array."""
+    return ~np.isin(labels, entry.classes) if entry.classes else misfits(labels, np.int64)
+
+
+def labels_of(entry):
+    """What `strangers` allows, in words."""
+    return f"the labels are {', '.join(map(str, entry.classes))}" if entry.classes else "labels are whole numbers"
 
 
 def read_libsvm(path, entry):
     """LIBSVM text ("+1 3:0.5 7:1", features numbered from 1), compressed or not: X dense, and y."""
-    with _open(path) as file:
+
+    def text():
+        return open_text(path, entry.max_bytes)
+
+    with text() as file:
         X, y = load_svmlight_file(file, n_features=entry.features, zero_based=False)
+    rows = np.repeat(np.arange(len(y)), np.diff(X.indptr))
+    _refuse_values(misfits(X.data, entry.dtype), X.data, rows, text, entry)
+    _refuse_labels(y, text, entry)
     return X.astype(entry.dtype).toarray(), y.astype(np.int64)
-
-
-def read_idx(path, entry):
-    """The IDX format of MNIST (a magic number, the sizes, then the values): one array."""
-    with _open(path) as file:
-        magic = file.read(4)
-        if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_DTYPES or magic[3] == 0:
-            raise ValueError(f"it starts with {magic!r}, which is no IDX header.")
-        sizes = file.read(4 * magic[3])
-        if len(sizes) < 4 * magic[3]:
-            raise ValueError("the IDX header is cut short.")
-        shape = tuple(int(s) for s in np.frombuffer(sizes, ">u4"))
-        values = np.frombuffer(file.read(), _IDX_DTYPES[magic[2]])
-    if values.size != np.prod(shape, dtype=object):
-        raise ValueError(f"its header promises shape {shape}, but it holds {values.size} values.")
-    return (values.reshape(shape[0], -1) if len(shape) > 1 else values,)
 
 
 def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None, member=None):
@@ -63,25 +64,79 @@ def read_table(path, entry, *, delimiter=None, skip_rows=0, drop=(), label=None,
 
     `drop` lists columns that are neither; a negative column counts from the end.
     """
-    if member is None:
-        with _open(path) as file:
-            columns = np.loadtxt(file, delimiter=delimiter, skiprows=skip_rows, ndmin=2)
-    else:
-        with zipfile.ZipFile(path) as archive:
-            columns = np.loadtxt(io.BytesIO(archive.read(member)), delimiter=delimiter, skiprows=skip_rows, ndmin=2)
+    if member is not None:
+        found = [content for _, content in zip_members(path, entry.max_bytes, member.__eq__)]
+        if len(found) != 1:
+            raise ValueError(f"it must hold the member {member} once, got {len(found)}.")
+
+    def text():
+        return open_text(path, entry.max_bytes) if member is None else io.BytesIO(found[0])
+
+    with text() as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a file without rows has no columns either: see below
+        columns = np.loadtxt(file, delimiter=delimiter, skiprows=skip_rows, ndmin=2)
+    others = [*drop] if label is None else [*drop, label]
+    if columns.shape[1] != entry.features + len(others):
+        raise ValueError(f"it must have {entry.features + len(others)} columns, got {columns.shape[1]}.")
+    X = np.delete(columns, others, axis=1)
+    rows = np.broadcast_to(np.arange(len(X))[:, np.newaxis], X.shape)
+    _refuse_values(misfits(X, entry.dtype), X, rows, text, entry, skip_rows)
     if label is None:
-        return (np.delete(columns, drop, axis=1),)
-    return np.delete(columns, [*drop, label], axis=1), columns[:, label].astype(np.int64)
+        return (X,)
+    _refuse_labels(columns[:, label], text, entry, skip_rows)
+    return X, columns[:, label].astype(np.int64)
+
+
+def _refuse_values(wrong, values, rows, text, entry, skip_rows=0):
+    if wrong.any():
+        line = _line(text, rows[wrong][0], skip_rows)
+        raise ValueError(f"line {line} has the value {values[wrong][0]}, which {entry.dtype} cannot hold.")
+
+
+def _refuse_labels(labels, text, entry, skip_rows=0):
+    wrong = strangers(labels, entry)
+    if wrong.any():
+        line = _line(text, np.flatnonzero(wrong)[0], skip_rows)
+        raise ValueError(f"line {line} has the label {labels[wrong][0]:g}; {labels_of(entry)}.")
+
+
+def _line(text, row, skip_rows):
+    """The number of the line that holds a row: blank lines and comments are no rows, nor are the first `skip_rows`."""
+    with text() as file:
+        for number, line in enumerate(file, start=1):
+            row -= number > skip_rows and bool(line.partition(b"#")[0].strip())
+            if row < 0:
+                return number
+    raise ValueError("its rows changed while it was read.")
+
+
+def read_idx(path, entry):
+    """The IDX format of MNIST (a magic number, the sizes, then the values): one array."""
+    with open_text(path, entry.max_bytes) as file:
+        magic = file.read(4)
+        if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_DTYPES or magic[3] == 0:
+            raise ValueError(f"it starts with {magic!r}, which is no IDX header.")
+        sizes = file.read(4 * magic[3])
+        if len(sizes) < 4 * magic[3]:
+            raise ValueError("the IDX header is cut short.")
+        shape, dtype = tuple(np.frombuffer(sizes, ">u4").tolist()), np.dtype(_IDX_DTYPES[magic[2]])
+        promised = math.prod(shape) * dtype.itemsize
+        if promised > entry.max_bytes:
+            raise ValueError(f"its header promises shape {shape}; the registry allows {entry.max_bytes:,} bytes.")
+        content = file.read(promised + 1)
+    if len(content) != promised:
+        held = f"only {len(content):,}" if len(content) < promised else "more"
+        raise ValueError(f"its header promises shape {shape}, which is {promised:,} bytes, but it holds {held}.")
+    values = np.frombuffer(content, dtype)
+    return (values.reshape(shape[0], -1) if len(shape) > 1 else values,)
 
 
 def read_cifar_binary(path, entry):
     """CIFAR-10's `cifar-10-binary.tar.gz`: X_train, y_train, X_test, y_test, cut at `test_rows`."""
     batches = {}
-    with tarfile.open(path) as archive:
-        for member in archive:
-            name = _inside(member.name).name
-            if member.isreg() and name in _CIFAR_BATCHES:
-                batches[name] = _cifar_batch(name, archive.extractfile(member).read())
+    for place, content in tar_members(path, entry.max_bytes):
+        if place.name in _CIFAR_BATCHES:
+            batches[place.name] = _cifar_batch(place.name, content())
     missing = [name for name in _CIFAR_BATCHES if name not in batches]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}.")
@@ -96,27 +151,17 @@ def _cifar_batch(name, content):
     return np.frombuffer(content, np.uint8).reshape(-1, _CIFAR_RECORD)
 
 
-def _inside(name):
-    """The member's path; ValueError where it would lie outside the archive's own folder."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"its member {name!r} lies outside the archive's folder: refused.")
-    return path
-
-
 def read_spoken_digits(path, entry):
     """Free Spoken Digits, a zip of `recordings/{digit}_{speaker}_{index}.wav` (8 kHz, mono, 16 bit).
 
     Returns X (cut or padded with zeros to the entry's length), y, speaker, index and n_samples (before the
     cut), sorted by digit, speaker and index.
     """
+    is_recording = re.compile(r"(?:.*/)?recordings/(\d)_(\w+)_(\d{1,9})\.wav", re.ASCII).fullmatch
     recordings = []
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            found = re.search(r"recordings/(\d)_(\w+)_(\d+)\.wav$", str(_inside(name)))
-            if found:
-                digit, speaker, index = found.groups()
-                recordings.append((int(digit), speaker, int(index), _wave(archive.read(name), name)))
+    for place, content in zip_members(path, entry.max_bytes, is_recording):
+        digit, speaker, index = is_recording(str(place)).groups()
+        recordings.append((int(digit), speaker, int(index), _wave(content, place)))
     if not recordings:
         raise ValueError("it holds no recordings/*.wav.")
     digit, speaker, index, sound = zip(*sorted(recordings, key=lambda r: r[:3]))
@@ -135,16 +180,12 @@ def read_speech_commands(path, entry, *, noise=False):
     the number of the file that each comes from.
     """
     sounds, lists = {}, {"validation_list.txt": "", "testing_list.txt": ""}
-    with tarfile.open(path) as archive:
-        for member in archive:
-            place = _inside(member.name)
-            name = "/".join(place.parts)
-            if not member.isreg():
-                continue
-            if place.name in lists and not noise:
-                lists[place.name] = archive.extractfile(member).read().decode("utf-8")
-            elif place.suffix == ".wav" and len(place.parts) == 2 and name.startswith("_") == noise:
-                sounds[name] = _wave(archive.extractfile(member).read(), name, rate=16000)
+    for place, content in tar_members(path, entry.max_bytes):
+        name = "/".join(place.parts)
+        if place.name in lists and not noise:
+            lists[place.name] = content().decode("utf-8")
+        elif place.suffix == ".wav" and len(place.parts) == 2 and name.startswith("_") == noise:
+            sounds[name] = _wave(content(), name, rate=16000)
     if not sounds:
         raise ValueError("it holds no recordings, {word}/*.wav.")
     names = sorted(sounds)
@@ -168,7 +209,7 @@ def _wave(content, name, *, rate=8000):
         got = file.getframerate(), file.getnchannels(), 8 * file.getsampwidth()
         if got != (rate, 1, 16):
             raise ValueError(f"{name} must be {rate} Hz, 1 channel, 16 bit, got {got}.")
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        return np.frombuffer(file.readframes(min(file.getnframes(), len(content))), "<i2")
 
 
 FORMATS = {
@@ -182,7 +223,7 @@ FORMATS = {
 
 
 def decode(arrays):
-    """A ready-made file's arrays in the form the readers give: CIFAR-10 decoded, speakers by name.
+    """The arrays of a ready-made file in the form that the readers give: CIFAR-10 decoded, speakers by name.
 
     The ready-made CIFAR-10 holds uint8 planes (R-G, G, B-G), each differenced along rows and along columns,
     all modulo 256, which compresses well; the result has 1,024 values each of red, green and blue a row.

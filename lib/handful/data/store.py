@@ -1,22 +1,26 @@
 """Files: where they are looked for, how they are checked, downloaded and kept.
 
-A ready-made `.npz` is taken if its SHA-256 is the registry's, or the one that this module wrote beside it
-when it built the file from checked originals. An original is checked by its SHA-256 where one is known, its
-arrays always by their shape and, where the registry has it, by `content_sha256`.
+What is checked is always the content: the arrays of a file must have the shapes, the labels and the checksums
+(`content_sha256`) that the registry states. Where the registry knows the checksum of a ready-made `.npz`, that is
+enough to open it; any other file must hold arrays that the registry knows in full. Only for a set of which the registry
+knows neither does a stamp count: the checksum that this module wrote into `data_folder()` beside a file that it built
+there from checked originals.
 """
 
 import hashlib
-import logging
 import os
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 
-from handful.data.formats import FORMATS, READ_ERRORS, decode
+from handful.data.bounded import check_size, read_npz
+from handful.data.formats import FORMATS, READ_ERRORS, decode, labels_of, misfits, strangers
 
+ABANDONED = 3 * 24 * 3600  # seconds after which an unfinished download counts as left behind
 CHECKOUT = Path(__file__).resolve().parents[3]
-TIMEOUT = 30  # seconds without an answer
 
 
 class MissingDataError(FileNotFoundError):
@@ -84,68 +88,97 @@ def read(entry, *, verbose=False):
     ------
     MissingDataError, BadFileError
     """
-    path, sha256 = locate(entry, verbose=verbose)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = decode({name: file[name] for name in file.files})
-    except READ_ERRORS as error:
-        raise BadFileError(f"{path} cannot be read: {error}") from error
-    arrays = _canonical(arrays, entry)
-    _check_shapes(arrays, entry, path)
-    return arrays, sha256
+    return check(locate(entry, verbose=verbose), entry)
 
 
 def locate(entry, *, verbose=False):
-    """Path and SHA-256 of a checked `.npz` of `entry`, built from downloaded originals if there is none."""
-    path = find(entry.filename)
-    if path is None:
-        path = _build(entry, verbose=verbose)
-    sha256 = file_sha256(path)
-    good = {entry.sha256} - {None}
-    if _stamp(path).is_file():
-        good.add(_stamp(path).read_text(encoding="ascii").strip())
-    if sha256 not in good:
-        wanted = " or ".join(sorted(good)) or "unknown: this set is only built from its originals"
+    """Path of the `.npz` of `entry`, built from downloaded originals if there is none; an old one is not checked."""
+    return find(entry.filename) or _build(entry, verbose=verbose)
+
+
+def check(path, entry):
+    """The arrays and the SHA-256 of a ready-made file, as `read` gives them.
+
+    Raises
+    ------
+    BadFileError
+        if the file is not what the registry says, or if neither the registry nor a stamp vouches for all of it.
+    """
+    expected, sha256 = entry.sha256 or stamp(path), None
+    try:
+        check_size(path, entry.ready_bytes)
+        with open(path, "rb") as file:  # once, so that what is read is what was checked
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if sha256 != expected and not entry.content:
+                raise ValueError("nothing else is known of its content.")
+            arrays = decode(read_npz(file, entry.ready_bytes))
+        arrays = _checked(arrays, entry)
+        if ("X" in arrays) == ("X_train" in arrays) or ("X_test" in arrays) != (entry.test_rows > 0):
+            raise ValueError(f"it holds the arrays {', '.join(arrays)}.")
+        if sha256 != expected and not entry.vouches_for(arrays):
+            raise ValueError("the registry does not know the content of all its arrays.")
+    except READ_ERRORS as error:
+        if sha256 in (None, expected):
+            raise BadFileError(f"{path} cannot be read: {error}") from error
+        wanted = expected or "unknown: this set is only built from its originals"
         raise BadFileError(
-            f"{path} has the wrong checksum: SHA-256 {sha256}, expected {wanted}. "
+            f"{path} has the wrong checksum: SHA-256 {sha256}, expected {wanted}; and {error} "
             f"Put the right file there, or remove it to have it fetched from {entry.url}."
-        )
-    return path, sha256
+        ) from error
+    return arrays, sha256
 
 
-def _stamp(path):
+def stamp(path):
+    """The checksum that was written when `path` was built; None where there is none, or outside `data_folder()`."""
+    beside = _beside(path)
+    if path.parent != data_folder() or not beside.is_file():
+        return None
+    return beside.read_bytes()[:64].decode("ascii", errors="replace")
+
+
+def _beside(path):
     return path.with_name(path.name + ".sha256")
 
 
-def _canonical(arrays, entry):
-    """Features as the entry's dtype, labels and other integers as int64 (so that 2 * y - 1 is safe)."""
+def _checked(arrays, entry):
+    """The arrays with features in the entry's dtype and integers as int64 (so that 2 * y - 1 is safe).
+
+    ValueError unless shapes, values, labels and, as far as the registry knows it, content are right.
+    """
     out = {}
     for name, values in arrays.items():
+        rows = entry.test_rows if name.endswith("_test") else entry.rows
+        shape = (rows, entry.features) if name.startswith("X") else (rows,)
+        if values.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {values.shape}.")
+        whole = values.dtype.kind in "biu"
+        if name[0] in "Xy" and not whole and values.dtype.kind != "f":
+            raise ValueError(f"{name} must hold numbers, got dtype {values.dtype}.")
         if name.startswith("X"):
-            with np.errstate(invalid="ignore"):  # what does not fit is caught by the checksum of the content
-                out[name] = np.ascontiguousarray(values, dtype=entry.dtype)
-        else:
-            out[name] = values.astype(np.int64) if values.dtype.kind in "iu" else values
+            if not whole or values.dtype != entry.dtype:
+                _check_each(misfits(values, entry.dtype), name, values, f"{entry.dtype} cannot hold it.")
+            out[name] = np.ascontiguousarray(values, dtype=entry.dtype)
+            continue
+        if name.startswith("y"):
+            wrong = strangers(values, entry) if whole or entry.classes else ~np.isfinite(values)
+            _check_each(wrong, name, values, f"{labels_of(entry)}.")
+        out[name] = values.astype(np.int64) if whole or (name.startswith("y") and entry.classes) else values
+    for key, expected in entry.content.items():
+        name, _, rows = key.partition("[:")
+        if name in out:
+            values = out[name][: int(rows.rstrip("]"))] if rows else out[name]
+            if content_sha256(values) != expected:
+                raise ValueError(
+                    f"it does not hold the {key} of {entry.name!r}: the values' SHA-256 is "
+                    f"{content_sha256(values)}, expected {expected}."
+                )
     return out
 
 
-def _check_shapes(arrays, entry, label):
-    train, test = (entry.rows, entry.features), (entry.test_rows, entry.features)
-    for name, shape in {"X": train, "X_train": train, "X_test": test}.items():
-        if name in arrays and arrays[name].shape != shape:
-            raise BadFileError(f"{label}: {name} must have shape {shape}, got {arrays[name].shape}.")
-
-
-def _check_content(arrays, entry, label):
-    for key, expected in entry.content.items():
-        name, _, rows = key.partition("[:")
-        if name in arrays:
-            values = arrays[name][: int(rows.rstrip("]"))] if rows else arrays[name]
-            if content_sha256(values) != expected:
-                raise BadFileError(
-                    f"{label} does not hold the {key} of {entry.name!r}: the values' SHA-256 is "
-                    f"{content_sha256(values)}, expected {expected}."
-                )
+def _check_each(wrong, name, values, why):
+    if wrong.any():
+        first = tuple(map(int, np.argwhere(wrong)[0]))
+        raise ValueError(f"{name}[{', '.join(map(str, first))}] is {values[first]}: {why}")
 
 
 def _build(entry, *, verbose):
@@ -157,23 +190,52 @@ def _build(entry, *, verbose):
             f"{data_folder()}. {entry.notes}"
         )
     home = data_folder()
-    home.mkdir(parents=True, exist_ok=True)
-    arrays = {}
-    # Downloads live in here until they are parsed, so that neither a bad nor a half file can be left behind.
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=home) as scratch:
-        for raw in entry.raw:
-            path = find(raw.filename)
-            if path is not None:
-                arrays |= _parse(raw, entry, path, label=f"{path}")
-            else:
-                path = _download(raw, entry, Path(scratch), verbose=verbose)
-                arrays |= _parse(raw, entry, path, label=f"{raw.filename} (downloaded from {raw.url}, not kept)")
-        ready = Path(scratch) / entry.filename
-        np.savez(ready, **arrays)
-        _stamp(ready).write_text(file_sha256(ready), encoding="ascii")
-        os.replace(_stamp(ready), _stamp(home / entry.filename))
-        os.replace(ready, home / entry.filename)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for left in home.glob(f".{entry.name}-*"):  # by a run that was killed
+            if left.stat().st_mtime < time.time() - ABANDONED:
+                shutil.rmtree(left, ignore_errors=True)
+        # Downloads live in here until they are parsed, so that neither a bad nor a half file can be left behind.
+        with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=home) as scratch:
+            arrays = {}
+            for raw in entry.raw:
+                arrays |= _original(raw, entry, Path(scratch), verbose=verbose)
+            ready = Path(scratch) / entry.filename
+            np.savez(ready, **arrays)
+            if not entry.vouches_for(arrays):
+                _beside(ready).write_text(file_sha256(ready), encoding="ascii")
+                os.replace(_beside(ready), _beside(home / entry.filename))
+            os.replace(ready, home / entry.filename)
+    except MissingDataError:
+        raise
+    except OSError as error:
+        raise MissingDataError(
+            f"data set {entry.name!r} could not be built in {home}: {error}. Make room there or make it writable, or "
+            f"set HANDFUL_DATA to a folder that holds {entry.filename}."
+        ) from error
     return home / entry.filename
+
+
+def _original(raw, entry, scratch, *, verbose):
+    """The arrays of one original: from where a user put it, else downloaded into the folder `scratch`."""
+    path = find(raw.filename)
+    if path is not None:
+        return _parse(raw, entry, path, label=f"{path}")
+    path = scratch / raw.filename
+    label = f"{raw.filename} (downloaded from {raw.url}, not kept)"
+    from handful.data.download import DownloadError, TooLargeError, download
+
+    try:
+        download(raw.url, path, entry.max_bytes, verbose=verbose)
+    except DownloadError as error:
+        raise MissingDataError(
+            f"data set {entry.name!r} is not on this machine, and {raw.url} could not be downloaded whole ({error}). "
+            f"Set HANDFUL_DATA to a folder that holds {entry.filename}, or put {_originals(entry)} into "
+            f"{data_folder()} by other means."
+        ) from error
+    except TooLargeError as error:
+        raise BadFileError(f"{label} is not what the registry says: {error}") from error
+    return _parse(raw, entry, path, label=label)
 
 
 def _parse(raw, entry, path, *, label):
@@ -181,36 +243,9 @@ def _parse(raw, entry, path, *, label):
         raise BadFileError(f"{label} has the wrong checksum: {file_sha256(path)}, expected {raw.sha256}.")
     try:
         values = FORMATS[raw.format](path, entry, **raw.options)
+        return _checked(dict(zip(raw.arrays, values, strict=True)), entry)
     except READ_ERRORS as error:
         raise BadFileError(f"{label} is not a whole file of format {raw.format}: {error}") from error
-    arrays = _canonical(dict(zip(raw.arrays, values, strict=True)), entry)
-    _check_shapes(arrays, entry, label)
-    _check_content(arrays, entry, label)
-    return arrays
-
-
-def _download(raw, entry, folder, *, verbose):
-    import pooch
-    import requests
-
-    log = pooch.get_logger()
-    level = log.level
-    log.setLevel(logging.INFO if verbose else logging.ERROR)
-    known_hash = None if raw.sha256 is None else f"sha256:{raw.sha256}"
-    try:
-        downloader = pooch.HTTPDownloader(progressbar=verbose, chunk_size=1 << 16, timeout=TIMEOUT)
-        pooch.retrieve(raw.url, known_hash, fname=raw.filename, path=folder, downloader=downloader)
-    except requests.exceptions.RequestException as error:
-        raise MissingDataError(
-            f"data set {entry.name!r} is not on this machine, and {raw.url} could not be downloaded whole "
-            f"({type(error).__name__}: {error}). Set HANDFUL_DATA to a folder that holds {entry.filename}, "
-            f"or put {_originals(entry)} into {data_folder()} by other means."
-        ) from error
-    except ValueError as error:
-        raise BadFileError(f"{raw.filename} from {raw.url} was refused and not kept: {error}") from error
-    finally:
-        log.setLevel(level)
-    return folder / raw.filename
 
 
 def _originals(entry):

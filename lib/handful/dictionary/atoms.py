@@ -13,13 +13,13 @@ def gaussian_atoms(m, d, *, rng, dtype=np.float64):
 
 
 def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
-    """Wavelet coefficients of images as measurement vectors, one a row, coarsest first.
+    """The wavelet coefficients of images as measurement vectors, one in each row, the coarsest first.
 
     Parameters
     ----------
     shape : (height, width) of the images
-    wavelet : name of an orthogonal wavelet of PyWavelets. The paper: "db1", the Haar wavelet
-    level : int, halvings; as many as both sides allow (2 for 28 x 28) if None
+    wavelet : str, name of an orthogonal wavelet in PyWavelets; the paper: "db1", the Haar wavelet
+    level : int, how often the sides are halved; None: as often as both allow (twice for 28 x 28)
     dtype : of the result
 
     Returns

@@ -1,12 +1,18 @@
-"""Recovery with a generative model (Bora et al. 2017): signals are what a small variational autoencoder can make."""
+"""Recovery with a generative model (Bora et al. 2017), such as a small variational autoencoder."""
 
 import numpy as np
-import torch
-from torch import nn
-from torch.func import jacfwd, vmap
 
 from handful.checks import check_number
 from handful.dictionary.recovery import Recovery
+
+try:
+    import torch
+    from torch import nn
+    from torch.func import jacfwd, vmap
+
+    from handful.torch_training import train_epochs
+except ImportError as error:
+    raise ImportError("recovery with a generative model needs torch: pip install 'handful[torch]'.") from error
 
 
 class VAE(nn.Module):
@@ -26,28 +32,28 @@ class VAE(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.Tanh(), nn.Linear(hidden, d))
 
     def forward(self, z):
-        """The rows that codes stand for, in [0, 1]: shape (n, d)."""
+        """The rows, shape (n, d), in [0, 1], that codes z, shape (n, latent), stand for."""
         return torch.sigmoid(self.decoder(z))
 
-    def loss(self, X, generator=None):
-        """Negative evidence lower bound, nats a row, with one draw of the codes."""
+    def loss(self, X, rng=None):
+        """Negative evidence lower bound, in nats per row, with one draw of the codes."""
         mean, log_variance = self.encoder(X).chunk(2, dim=1)
-        noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
+        noise = torch.randn(mean.shape, generator=rng, dtype=mean.dtype)
         logits = self.decoder(mean + noise * torch.exp(log_variance / 2))
         missed = nn.functional.binary_cross_entropy_with_logits(logits, X, reduction="none").sum(1)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
         return (missed + divergence).mean()
 
 
-def train_vae(X, *, latent=20, hidden=400, epochs=20, batch_size=128, learning_rate=1e-3, seed=0):
+def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning_rate=1e-3, rng):
     """A `VAE` trained on the rows of `X` with Adam.
 
     Parameters
     ----------
     X : array, shape (n, d), values in [0, 1]
-    latent, hidden : of the `VAE`
-    epochs, batch_size, learning_rate : of Adam
-    seed : int, of the weights, the order of the rows and the draws of the codes
+    latent, hidden : int, as in `VAE`
+    n_epochs, batch_size, learning_rate : passes over the rows, rows in a minibatch, and of Adam
+    rng : torch.Generator on the CPU; draws the first weights, the order of the rows and the noise of the codes
 
     Returns
     -------
@@ -57,49 +63,46 @@ def train_vae(X, *, latent=20, hidden=400, epochs=20, batch_size=128, learning_r
     ------
     ValueError
         for values outside [0, 1]
+    FloatingPointError
+        if training diverges
     """
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
     if X.ndim != 2 or not len(X) or not (float(X.min()) >= 0 and float(X.max()) <= 1):
         raise ValueError(f"X must have rows of values between 0 and 1 to train a VAE on, got shape {tuple(X.shape)}.")
-    generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.set_rng_state(rng.get_state())  # layers draw their weights from the global generator only
         model = VAE(X.shape[1], latent=latent, hidden=hidden)
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(batch_size):
-            optimiser.zero_grad()
-            model.loss(X[rows], generator).backward()
-            optimiser.step()
+    options = dict(n_epochs=n_epochs, batch_size=batch_size, learning_rate=learning_rate, rng=rng)
+    train_epochs(lambda rows: model.loss(X[rows], rng), model.parameters(), len(X), **options)
     return model.requires_grad_(False).eval()
 
 
 class Generative(Recovery):
-    """Signals that a generator makes from codes: ``R(y)`` is 0 where ``y = G(z)``, else infinite (Section 4.5).
+    """Recovery among the signals of a generator (Section 4.5): ``R(y)`` is 0 if ``y = G(z)`` for a z, else infinite.
 
-    Minimises ``|A (x - G(z))|^2 + penalty |z|^2`` over codes z, from 0 or where the last call ended, by damped
-    Gauss-Newton steps (Levenberg and Marquardt), each signal with a damping of its own. Scores take the Gauss-Newton
-    Hessian; the curvature of each signal is its own.
+    Minimises ``|A (x - G(z))|^2 + l2 |z|^2`` over z by damped Gauss-Newton steps (Levenberg and Marquardt), with a
+    damping for each signal, from z = 0 or the codes of an earlier call. The scores take the Gauss-Newton Hessian of
+    each signal.
 
     Parameters
     ----------
-    generator : torch.nn.Module that maps codes (n, p) to signals (n, d), smooth; for instance a `VAE`
-    latent : int, the length p of a code; the generator's own `latent` if None
-    penalty : on the codes. The paper: .01
-    max_steps : int, Gauss-Newton steps
-    tol : stops when no code's objective falls by more than this share in a step
+    generator : torch.nn.Module that maps codes, shape (n, p), smoothly to signals, shape (n, d); for example a `VAE`
+    latent : int, the length p of a code; None: the `latent` of the generator
+    l2 : float, strength of the penalty on the codes; the paper: 0.01
+    max_iter : int, most Gauss-Newton steps
+    tol : float; a signal is done when a step lowers its objective by no more than this share
     """
 
-    def __init__(self, generator, *, latent=None, penalty=0.01, max_steps=30, tol=1e-3):
+    def __init__(self, generator, *, latent=None, l2=0.01, max_iter=30, tol=1e-3):
         self.generator = generator
         self.latent = latent
-        self.penalty = penalty
-        self.max_steps = max_steps
+        self.l2 = l2
+        self.max_iter = max_iter
         self.tol = tol
 
     def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-        check_number("penalty", self.penalty, above=0, of=self, why="few measurements leave a code undetermined")
+        """ValueError if an option is out of range."""
+        check_number("l2", self.l2, above=0, of=self, why="few measurements leave a code undetermined")
         check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
 
     @torch.no_grad()
@@ -146,28 +149,28 @@ class Generative(Recovery):
         return signals, jacobian
 
     def _factor(self, A, jacobian, damping=None):
-        """Cholesky factors (n, p, p) of J^T A^T A J + penalty (+ damping), and A J."""
+        """Cholesky factors (n, p, p) of J^T A^T A J + l2 (+ damping), and A J."""
         seen = A @ jacobian
         inner = seen.mT @ seen
         diagonal = inner.diagonal(dim1=1, dim2=2)
-        diagonal += self.penalty if damping is None else self.penalty + damping[:, None]
+        diagonal += self.l2 if damping is None else self.l2 + damping[:, None]
         return torch.linalg.cholesky(inner), seen
 
     def _objective(self, A, measured, codes, signals):
-        return (measured - signals @ A.T).square().sum(1) + self.penalty * codes.square().sum(1)
+        return (measured - signals @ A.T).square().sum(1) + self.l2 * codes.square().sum(1)
 
     def _descend(self, A, measured, codes):
         codes = codes.clone()
         objective = self._objective(A, measured, codes, self.generator(codes))
-        damping = torch.full((len(codes),), float(self.penalty), dtype=codes.dtype)
-        going = torch.arange(len(codes))  # the signals whose codes still move
-        for _ in range(self.max_steps):
+        damping = torch.full((len(codes),), float(self.l2), dtype=codes.dtype)
+        going = torch.arange(len(codes))  # the signals that are not done
+        for _ in range(self.max_iter):
             if not len(going):
                 break
             z, b = codes[going], measured[going]
             signals, jacobian = self._linearised(z)
             root, seen = self._factor(A, jacobian, damping[going])
-            slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.penalty * z
+            slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.l2 * z
             tried = z + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
             before, found = objective[going], self._objective(A, b, tried, self.generator(tried))
             better = found < before

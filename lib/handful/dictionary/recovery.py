@@ -1,10 +1,11 @@
-"""Recovery of signals from linear measurements, and what one measurement more would gain (Section 4.5).
+"""Recovery of signals from linear measurements, and what a further measurement would gain (Section 4.5).
 
-With measurements A (size, d) of a signal x, recovery solves the inner problem of eq. (12),
-``xhat = argmin_y |A (x - y)|^2 + penalty R(y)``. With its error ``e = x - xhat`` and half its Hessian B in y, a further
-atom a of small weight w moves xhat by ``w (a^T e) B^-1 a``, and the outer loss ``|e|^2`` falls by
-``2 w (a^T e)(a^T B^-1 e)``: the implicit gradient. A weight of 1 moves xhat by ``(a^T e) B^-1 a / (1 + a^T B^-1 a)`` if
-the curvature stays (as it does for L2), and the loss then falls by a quadratic function of that.
+From measurements A, shape (size, d), of a signal x, recovery solves the inner problem of Equation 12,
+``xhat = argmin_y |A (x - y)|^2 + lambda R(y)``. Let ``e = x - xhat`` be its error, and B half the Hessian in y. A
+further atom a of small weight w moves xhat by ``w (a^T e) B^-1 a``, and the outer loss ``|e|^2`` falls by
+``2 w (a^T e)(a^T B^-1 e)``: the implicit gradient. With a weight of 1 xhat moves by
+``(a^T e) B^-1 a / (1 + a^T B^-1 a)``, if R has the same curvature there (as for L2), and the loss falls by a quadratic
+function of that move.
 """
 
 from abc import abstractmethod
@@ -16,11 +17,13 @@ from sklearn.base import BaseEstimator
 
 from handful.checks import check_number
 
+UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
+
 
 class Recovery(BaseEstimator):
-    """Base class: recovers signals from measurements, and scores atoms that could be measured as well.
+    """Base class: recovers signals from measurements, and says what each further atom would gain.
 
-    A recovery of one's own implements `recover` and `scores`.
+    A subclass implements `recover` and `scores`.
     """
 
     @abstractmethod
@@ -29,26 +32,26 @@ class Recovery(BaseEstimator):
 
         Parameters
         ----------
-        A : array, shape (size, d); size may be 0
+        A : array, shape (size, d), the measurement vectors; size may be 0
         measured : array, shape (n, size), ``X @ A.T`` for signals X
-        state : what an earlier call gave for some rows of `A`, to begin from, or None
+        state : the state that an earlier call returned for fewer rows of `A`, as a start, or None
 
         Returns
         -------
         estimates : array, shape (n, d)
-        state : whatever helps the next call
+        state : anything that helps a later call, or None
         """
 
     @abstractmethod
     def scores(self, A, atoms, errors, state, *, quadratic):
-        """What each atom would take off the squared errors, to first order or for a weight of 1.
+        """By how much each atom would lower the squared errors.
 
         Parameters
         ----------
         A, state : of the last `recover`
         atoms : array, shape (m, d)
         errors : array, shape (n, d), signals minus estimates
-        quadratic : False gives the (negative) implicit gradient, True the predicted decrease for a weight of 1
+        quadratic : True for the predicted decrease at a weight of 1, False for minus the implicit gradient
 
         Returns
         -------
@@ -56,62 +59,59 @@ class Recovery(BaseEstimator):
         """
 
     def check(self):
-        """ValueError unless `penalty` is a positive finite number."""
-        check_number(
-            "penalty",
-            self.penalty,
-            above=0,
-            of=self,
-            why="fewer measurements than dimensions leave a signal undetermined",
-        )
+        """ValueError if an option is out of range; a subclass without such options need not implement this."""
 
 
 class L2(Recovery):
-    """The least squared norm: ``R(y) = |y|^2``, in closed form; the quadratic score is exact.
+    """Recovery with a small squared norm, ``R(y) = |y|^2``, in closed form; the quadratic rule is exact.
 
     Parameters
     ----------
-    penalty : lambda of eq. (12). The paper: .01
+    l2 : float, lambda of Equation 12; the paper: 0.01
     """
 
-    def __init__(self, penalty=0.01):
-        self.penalty = penalty
+    def __init__(self, l2=0.01):
+        self.l2 = l2
+
+    def check(self):
+        """ValueError unless `l2` is a positive finite number."""
+        check_number("l2", self.l2, above=0, of=self, why=UNDETERMINED)
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
-        return cho_solve(_ridge(A, self.penalty), measured.T).T @ A, None
+        return cho_solve(_gram_factor(A, self.l2), measured.T).T @ A, None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
-        return _shared_scores(A, atoms, errors, self.penalty, quadratic)
+        return _shared_scores(A, atoms, errors, self.l2, quadratic)
 
 
 class L1(Recovery):
-    """The least absolute norm (basis pursuit): ``R(y) = |y|_1``, by coordinate descent.
+    """Recovery with a small absolute norm (basis pursuit), ``R(y) = |y|_1``, by coordinate descent.
 
-    The second derivative of the penalty is 0, except at 0, where it has none. As in the paper an element of the
-    sub-differential does: 0 everywhere, for which `damping` stands in. With an infinite one at 0 no coordinate that is
-    0 would answer to a measurement, and nothing could be selected from a start without any.
+    R has the second derivative 0, but none at 0. As in the paper the scores take 0 everywhere; the curvature ``A^T A``
+    of few measurements is singular then, so `damping` is added to it. An infinite second derivative at 0 would hold
+    every coordinate that is 0 where it is, and from no measurements at all none could be selected.
 
     Parameters
     ----------
-    penalty : lambda of eq. (12). The paper: .01
-    damping : added to the curvature ``A^T A`` in the scores; `penalty` if None
-    tol : a signal is done when a sweep finds no optimality condition missed by more than `tol` times ``penalty / 2``
-    max_sweeps : int, sweeps over the coordinates of a signal
+    l1 : float, lambda of Equation 12; the paper: 0.01
+    damping : float, added to the curvature ``A^T A`` in the scores; None: `l1`
+    tol : float, a signal is done when no optimality condition is missed by more than `tol` times ``l1 / 2``
+    max_iter : int, most sweeps over the coordinates of a signal
     """
 
-    def __init__(self, penalty=0.01, *, damping=None, tol=1e-3, max_sweeps=5000):
-        self.penalty = penalty
+    def __init__(self, l1=0.01, *, damping=None, tol=1e-3, max_iter=5000):
+        self.l1 = l1
         self.damping = damping
         self.tol = tol
-        self.max_sweeps = max_sweeps
+        self.max_iter = max_iter
 
     def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-        super().check()
+        """ValueError if an option is out of range."""
+        check_number("l1", self.l1, above=0, of=self, why=UNDETERMINED)
         check_number("tol", self.tol, above=0, of=self, why="coordinate descent ends when it is reached")
         if self.damping is not None:
             check_number("damping", self.damping, above=0, of=self, why="the curvature of few measurements is singular")
@@ -122,31 +122,31 @@ class L1(Recovery):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         number = A.dtype.type
         columns, measured = np.ascontiguousarray(A.T), np.ascontiguousarray(measured, dtype=A.dtype)
-        return _lasso(columns, measured, number(self.penalty / 2), number(self.tol), self.max_sweeps), None
+        return _lasso(columns, measured, number(self.l1 / 2), number(self.tol), self.max_iter), None
 
     def scores(self, A, atoms, errors, state, *, quadratic):
         """Scores, shape (m,); see `Recovery`."""
-        return _shared_scores(A, atoms, errors, self.penalty if self.damping is None else self.damping, quadratic)
+        return _shared_scores(A, atoms, errors, self.l1 if self.damping is None else self.damping, quadratic)
 
 
-def _ridge(A, ridge):
-    """Cholesky factor of A A^T + ridge, the smaller of two systems."""
+def _gram_factor(A, l2):
+    """Cholesky factor of A A^T + l2, which is smaller than A^T A + l2."""
     inner = A @ A.T
-    inner[np.diag_indices(len(A))] += A.dtype.type(ridge)
+    inner[np.diag_indices(len(A))] += A.dtype.type(l2)
     return cho_factor(inner)
 
 
-def _resolvent(A, rows, ridge):
-    """(A^T A + ridge)^-1 of each row, by Woodbury's identity."""
+def _resolvent(A, rows, l2):
+    """(A^T A + l2)^-1 of each row, by Woodbury's identity."""
     if not len(A):
-        return rows / rows.dtype.type(ridge)
-    return (rows - cho_solve(_ridge(A, ridge), A @ rows.T).T @ A) / rows.dtype.type(ridge)
+        return rows / rows.dtype.type(l2)
+    return (rows - cho_solve(_gram_factor(A, l2), A @ rows.T).T @ A) / rows.dtype.type(l2)
 
 
-def _shared_scores(A, atoms, errors, ridge, quadratic):
-    """Scores where all signals share the curvature ``B = A^T A + ridge``."""
+def _shared_scores(A, atoms, errors, l2, quadratic):
+    """Scores where all signals share the curvature ``B = A^T A + l2``."""
     moment = errors.T @ errors
-    towards = _resolvent(A, atoms, ridge)  # rows B^-1 a
+    towards = _resolvent(A, atoms, l2)  # rows B^-1 a
     seen = atoms @ moment
     slope = 2 * np.einsum("jd,jd->j", seen, towards)
     if not quadratic:
@@ -157,11 +157,11 @@ def _shared_scores(A, atoms, errors, ridge, quadratic):
 
 
 @njit(parallel=True, cache=True)
-def _lasso(columns, measured, threshold, tol, max_sweeps):
+def _lasso(columns, measured, threshold, tol, max_iter):
     """Minimise ``|columns^T y - measured|^2 / 2 + threshold |y|_1`` for each row of `measured`.
 
-    Where there are fewer measurements than coordinates, the squares leave directions flat and a descent at a small
-    threshold crawls: it comes down to its threshold by quarters, through solutions with few coordinates.
+    With fewer measurements than coordinates the squares are flat in some directions, and descent at a small threshold
+    is slow. So the threshold comes down by factors of 4, through solutions in which few coordinates are not 0.
     """
     n, d = len(measured), len(columns)
     estimates = np.zeros((n, d), dtype=columns.dtype)
@@ -170,24 +170,24 @@ def _lasso(columns, measured, threshold, tol, max_sweeps):
         missing = measured[i].copy()
         stage = quarter * np.abs(columns @ missing).max()
         while stage > 2 * threshold:
-            _descend(columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_sweeps)
+            _descend(columns, missing, estimates[i], stage, max(tol, columns.dtype.type(0.01)), max_iter)
             stage *= quarter
-        _descend(columns, missing, estimates[i], threshold, tol, max_sweeps)
+        _descend(columns, missing, estimates[i], threshold, tol, max_iter)
     return estimates
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def _descend(columns, missing, y, threshold, tol, max_sweeps):
+def _descend(columns, missing, y, threshold, tol, max_iter):
     """Coordinate descent of one signal, in place; `missing` is ``measured - columns^T y``.
 
-    Sweeps over the coordinates that are not 0 until they rest, then one over all of them; done when that rests too.
+    Sweeps over the coordinates that are not 0 until they stop moving, then over all of them; done when none moves.
     """
     everything = True
     zero = columns.dtype.type(0)
     square = np.empty_like(y)
     for j in range(len(y)):
         square[j] = np.dot(columns[j], columns[j])
-    for sweep in range(max_sweeps):
+    for sweep in range(max_iter):
         everything = everything or sweep % 8 == 0
         missed = zero  # the largest violation of the optimality conditions that the sweep came across
         for j in range(len(y)):

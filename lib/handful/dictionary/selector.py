@@ -1,4 +1,4 @@
-"""Selecting the measurements from which a collection of signals is best recovered (Section 4.5)."""
+"""`MeasurementSelector`: the measurements from which signals are recovered best (Borsos et al. 2024, Section 4.5)."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,23 +11,23 @@ from handful.dictionary.recovery import L1, Recovery
 
 
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Choose the few linear measurements, out of a dictionary, that recover signals best.
+    """Choose the few linear measurements of a dictionary from which signals are recovered best.
 
-    Solves eq. (12) of Borsos et al. (2024) by forward selection: the outer problem is the mean squared error of the
-    recovered signals, the inner one their recovery, the weights of the measurements are 0 or 1. Measurements are added
-    one by one, the one with the best score at each step; a shorter selection is the beginning of a longer one.
-    `transform` measures signals, `inverse_transform` recovers them.
+    Solves Equation 12 of Borsos et al. (2024) by forward selection. The inner problem recovers the signals from their
+    measurements, the outer loss is the mean squared error of the recovered signals, and the weights of the measurements
+    are 0 or 1. In each step the measurement that the rule ranks first is added, so a shorter selection is the beginning
+    of a longer one. `transform` measures signals, `inverse_transform` recovers them.
 
     Parameters
     ----------
-    atoms : array, shape (m, d), the dictionary: one measurement vector a row. None takes the d unit vectors.
-    recovery : `L2`, `L1`, `Generative` or a `Recovery` of one's own; None is ``L1()``, for signals that are sparse in
-        their own coordinates: of others, such as images, it may recover less than nothing (compare `errors_` with the
-        energy of the signals), and `L2` is the safe choice
+    atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d unit vectors
+    recovery : `L2`, `L1`, `Generative` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
+        zero. For other signals, such as images, its error may exceed their energy (compare `errors_` with it), and `L2`
+        is the safe choice
     size : int, at most m, the number of measurements
-    score : "quadratic" (the error's predicted decrease for a weight of 1; exact for L2) or "linear" (the paper's: the
-        implicit gradient)
-    verbose : show a progress bar
+    rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for `L2`; or "linear", the
+        paper's implicit gradient
+    verbose : bool, whether to show a progress bar
 
     Attributes
     ----------
@@ -48,61 +48,56 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     True
     """
 
-    def __init__(self, atoms=None, recovery=None, *, size=32, score="quadratic", verbose=False):
+    def __init__(self, atoms=None, recovery=None, *, size=32, rule="quadratic", verbose=False):
         self.atoms = atoms
         self.recovery = recovery
         self.size = size
-        self.score = score
+        self.rule = rule
         self.verbose = verbose
 
     def fit(self, X, y=None):
         """Choose measurements for the signals in the rows of `X`, shape (n, d).
 
-        Interrupted (Ctrl-C), it keeps the measurements chosen so far.
+        Ctrl-C raises KeyboardInterrupt, and leaves the measurements chosen so far in the attributes.
 
         Raises
         ------
         ValueError
             for values that are not finite or too large, atoms of another length than the signals, a size outside
-            1..m, and hyper-parameters out of range
+            1..m, and options out of range
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
         atoms, recovery = self._dictionary(X), self._recovery()
         check_integer("size", self.size, most=len(atoms), why="the dictionary has no more atoms")
-        if self.score not in ("linear", "quadratic"):
-            raise ValueError(f'score must be "linear" or "quadratic", got score={self.score!r}.')
-        chosen, errors, state = [], [], None
+        if self.rule not in ("linear", "quadratic"):
+            raise ValueError(f'rule must be "linear" or "quadratic", got rule={self.rule!r}.')
+        chosen, errors = [], []
         free = np.ones(len(atoms), dtype=bool)
         estimates, state = recovery.recover(atoms[:0], X[:, :0], None)
         try:
             for _ in tqdm(range(self.size), desc="measurements", disable=not self.verbose):
-                scores = recovery.scores(
-                    atoms[chosen], atoms, X - estimates, state, quadratic=self.score == "quadratic"
-                )
+                scores = recovery.scores(atoms[chosen], atoms, X - estimates, state, quadratic=self.rule == "quadratic")
                 best = int(np.argmax(np.where(free, scores, -np.inf)))  # the first of equals
                 A = atoms[[*chosen, best]]
                 estimates, state = recovery.recover(A, X @ A.T, state)
-                chosen.append(best)
                 free[best] = False
                 errors.append(squared_error(X, estimates))
-        except KeyboardInterrupt:
-            if not chosen:
-                raise
-        self.indices_ = np.array(chosen, dtype=np.intp)
-        self.measurements_ = atoms[chosen]
-        self.errors_ = np.array(errors)
-        self._n_features_out = len(chosen)
+                chosen.append(best)
+        finally:  # also where Ctrl-C ends the loop
+            if chosen:
+                self.indices_, self.measurements_ = np.array(chosen, dtype=np.intp), atoms[chosen]
+                self.errors_, self._n_features_out = np.array(errors[: len(chosen)]), len(chosen)
         return self
 
     def transform(self, X):
-        """Measurements of the rows of `X`, shape (n, size)."""
+        """Measurements, shape (n, size), of the signals in the rows of `X`."""
         check_is_fitted(self, "indices_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return X @ self.measurements_.T.astype(X.dtype)
 
     def inverse_transform(self, X):
-        """Signals recovered from their measurements `X`, shape (n, size): an array of shape (n, d)."""
+        """Signals, shape (n, d), recovered from their measurements `X`, shape (n, size)."""
         check_is_fitted(self, "indices_")
         measured = check_array(X, dtype=[np.float64, np.float32])
         if measured.shape[1] != len(self.indices_):
@@ -122,18 +117,18 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _recovery(self):
         recovery = L1() if self.recovery is None else self.recovery
         if not isinstance(recovery, Recovery):
-            raise ValueError(f"recovery must be an L2, L1, Generative or another Recovery, got {recovery!r}.")
+            raise ValueError(f"recovery must be L2(), L1(), Generative(...) or another Recovery, got {recovery!r}.")
         recovery.check()
         return recovery
 
 
 def squared_error(X, estimates):
-    """Mean over the rows of the squared distance between signals and estimates, the outer loss of eq. (12)."""
+    """The outer loss of Equation 12: the mean over the rows of the squared distance of signals and estimates."""
     return float(np.square(X - estimates, dtype=np.float64).sum(axis=1).mean())
 
 
 def recovery_error(recovery, A, X):
-    """The outer loss of eq. (12) for given measurements.
+    """The outer loss of Equation 12 for given measurements: the mean squared error of the recovered signals.
 
     Parameters
     ----------
@@ -148,7 +143,7 @@ def recovery_error(recovery, A, X):
 def approximate_greedy(X, atoms, size):
     """The `size` atoms with the largest mean absolute inner product with the signals (after Krause and Cevher 2010).
 
-    The baseline of Section 5.6; greedy selection itself would recover all signals once for each atom and step.
+    The baseline of Section 5.6. True greedy selection would have to recover all signals for each atom in each step.
 
     Parameters
     ----------
@@ -161,6 +156,6 @@ def approximate_greedy(X, atoms, size):
     """
     check_integer("size", size, most=len(atoms), why="there are no more atoms")
     mean = np.zeros(len(atoms))
-    for i in range(0, len(X), 256):  # of the (n, m) products only a part at a time
+    for i in range(0, len(X), 256):  # in blocks, as all n x m products may not fit in memory
         mean += np.abs(X[i : i + 256] @ atoms.T).sum(axis=0)
     return np.argsort(-mean, kind="stable")[:size]

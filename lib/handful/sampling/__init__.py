@@ -4,8 +4,7 @@
 imported when they are asked for.
 """
 
-from importlib import import_module
-
+from handful.lazy import lazy_names
 from handful.sampling.bandit import BanditSampler
 from handful.sampling.base import UniformSampler
 from handful.sampling.components import concentration, distance_components, group_components
@@ -33,14 +32,6 @@ __all__ = [
     "linear_sgd",
 ]
 
-NEED_TORCH = ("AdaptiveBatchSampler", "Weighted")
-
-
-def __getattr__(name):
-    if name in NEED_TORCH:
-        return getattr(import_module("handful.sampling.torch_sampler"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted({*globals(), *NEED_TORCH})
+__getattr__, __dir__ = lazy_names(
+    __name__, {"AdaptiveBatchSampler": "handful.sampling.torch_sampler", "Weighted": "handful.sampling.torch_sampler"}
+)

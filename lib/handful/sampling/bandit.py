@@ -125,7 +125,7 @@ class BanditSampler(Sampler):
 
     def _learn(self, indices, weights, losses):
         check_losses(losses)
-        if not self._scaled:  # draws are uniform until a loss is seen, so the unit can be set now
+        if not self._scaled:  # draws are uniform until a loss is seen, so the scale can still be set
             mean = float((losses**2).mean())
             if mean == 0:
                 return

@@ -1,4 +1,4 @@
-"""What every sampler of points has in common: batches, importance weights, feedback; and the uniform one."""
+"""The base class of all samplers of points (batches, importance weights, feedback) and the uniform sampler."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Sampler:
     random_state : int, Generator, RandomState or None
     """
 
-    draws_sets = False  # one loss a point, not one a batch
+    draws_sets = False  # takes one loss per point, not one per batch
 
     def __init__(self, n, *, batch_size, random_state):
         check_integer("batch_size", batch_size, most=n, why="a batch is drawn from that many points")
@@ -88,7 +88,7 @@ def check_losses(losses):
 
 
 class UniformSampler(Sampler):
-    """Draws points uniformly, all with weight one: what the others are compared with.
+    """Draws points uniformly, all with weight one: the yardstick for the other samplers.
 
     Parameters
     ----------

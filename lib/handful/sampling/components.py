@@ -1,23 +1,9 @@
 """Components for mixtures of sampling distributions: their checks, and ready-made ones."""
 
 import numpy as np
-from numba import njit
+from scipy.spatial.distance import cdist
 
 from handful.checks import check_integer
-
-
-@njit(cache=True)
-def _row_facts(p):
-    """Of each row of `p`: sum, least and greatest entry (NaN where an entry is NaN)."""
-    k, n = p.shape
-    facts = np.empty((k, 3))
-    for j in range(k):
-        total, least, greatest = 0.0, np.inf, -np.inf
-        for i in range(n):
-            total += p[j, i]
-            least, greatest = min(least, p[j, i]), max(greatest, p[j, i])
-        facts[j, 0], facts[j, 1], facts[j, 2] = total, least, greatest
-    return facts
 
 
 def check_probabilities(probabilities, *, uniform):
@@ -39,7 +25,7 @@ def check_probabilities(probabilities, *, uniform):
     p = p.astype(np.float64, copy=False)
     if p.ndim != 2 or p.size == 0:
         raise ValueError(f"probabilities must have shape (k, n), one distribution a row, got {p.shape}.")
-    total, least, greatest = _row_facts(p).T
+    total, least, greatest = p.sum(axis=1), p.min(axis=1), p.max(axis=1)
     for j in range(len(p)):
         if not (least[j] >= 0 and np.isfinite(total[j])):
             raise ValueError(f"probabilities must be finite and not negative; component {j} is not.")
@@ -78,16 +64,6 @@ def group_components(labels, *, leak=1e-7):
     return p / p.sum(axis=1, keepdims=True)
 
 
-@njit(cache=True)
-def _distances(X, centres, out):
-    for i in range(X.shape[0]):
-        for j in range(centres.shape[0]):
-            total = 0.0
-            for m in range(X.shape[1]):
-                total += (X[i, m] - centres[j, m]) ** 2
-            out[j, i] = np.sqrt(total)
-
-
 def distance_components(X, k, *, rng, smoothing=0.1):
     """Components for mini-batch k-means: far points of a random centre are likely (VRM, section 6.4).
 
@@ -107,10 +83,9 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     """
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
-    p = np.empty((k, n))
-    _distances(X, X[rng.choice(n, size=k, replace=False)], p)
+    p = cdist(X[rng.choice(n, size=k, replace=False)], X)
     total = p.sum(axis=1, keepdims=True)
-    total[total == 0] = 1.0  # all points are one: the share that is left is uniform
+    total[total == 0] = 1.0  # all points are equal: only the uniform share is left
     p *= (1.0 - smoothing) / total
     p += (1.0 - p.sum(axis=1, keepdims=True)) / n
     return p

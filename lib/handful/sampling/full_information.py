@@ -5,7 +5,7 @@ import numpy as np
 from handful.checks import check_integer
 from handful.sampling.base import check_losses
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.newton import Learned, NewtonLearner
 
 
 def mixture_cost(w, probabilities, losses):
@@ -58,10 +58,10 @@ def theory_settings(k, horizon, *, bound=1.0, c=None):
     return dict(beta=float(beta), gamma=float(gamma), eps=float(1 / (beta * diameter) ** 2))
 
 
-class FullInformation:
+class FullInformation(Learned):
     """Mixture weights by online Newton steps on the losses of all n points (VRM, Algorithm 1).
 
-    What `MixtureSampler` approximates with the losses of the drawn points only; for analysis and for small n.
+    `MixtureSampler` approximates this with the losses of the drawn points only. For analysis and for small n.
 
     Parameters
     ----------
@@ -81,11 +81,6 @@ class FullInformation:
         self._scale = None if scale is None else scale / n**2
         self._costs, self._rounds = 0.0, 0
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps)
-
-    @property
-    def mixture_weights(self):
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._learner.w.copy()
 
     def update(self, losses):
         """Take one round's losses of all points, shape (n,), finite and not negative.

@@ -51,7 +51,7 @@ def _draw_set(rng, k, sizes, take, U, records):
             columns[left] = m
     basis, v = np.empty((t, t)), np.empty(t)
     for a in range(t):
-        while True:  # propose by the squared length of the row, accept by what the chosen rows leave of it
+        while True:  # propose by squared row length, accept by the share orthogonal to the chosen rows
             i = draw_alias(records[columns[min(np.int64(rng.random() * t), t - 1)]], rng.random())
             length = 0.0
             for j in range(t):
@@ -83,8 +83,8 @@ def _draw_set(rng, k, sizes, take, U, records):
 
 
 @njit(cache=True)
-def _log_det(X, indices, ridge):
-    """log det(X_S X_S' + ridge I) by Cholesky; -inf where it is singular."""
+def _log_det(X, indices, shift):
+    """log det(X_S X_S' + shift I) by Cholesky; -inf where it is singular."""
     k = indices.size
     L = np.empty((k, k))
     total = 0.0
@@ -93,7 +93,7 @@ def _log_det(X, indices, ridge):
             entry = 0.0
             for j in range(X.shape[1]):
                 entry += X[indices[a], j] * X[indices[b], j]
-            diagonal = entry + ridge
+            diagonal = entry + shift
             if a == b:
                 entry = diagonal
             for m in range(b):
@@ -109,10 +109,10 @@ def _log_det(X, indices, ridge):
 
 
 class KDPP:
-    """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + ridge I.
+    """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
     Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
-    in S of ridge^(k-|T|) det(X_T X_T'), so a set is a sample T from the low-rank process (|T| drawn first)
+    in S of shift^(k-|T|) det(X_T X_T'), so a set is a sample T from the low-rank process (|T| drawn first)
     and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
     one alias table an eigenvector. Set-up: O(n d^2); a sample: O(d + k^3 log k).
 
@@ -120,7 +120,7 @@ class KDPP:
     ----------
     X : array, shape (n, d)
     k : int, points a set
-    ridge : float >= 0; with 0 the rank of X must be at least k
+    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X must be at least k
     random_state : int, Generator, RandomState or None
 
     Attributes
@@ -137,24 +137,24 @@ class KDPP:
     True
     """
 
-    def __init__(self, X, k, *, ridge=0.0, random_state=None):
+    def __init__(self, X, k, *, shift=0.0, random_state=None):
         X = np.ascontiguousarray(X, dtype=np.float64)
         if X.ndim != 2 or not np.isfinite(X).all():
             raise ValueError(f"X must be a matrix of finite numbers, got shape {X.shape}.")
-        check_number("ridge", ridge, least=0)
+        check_number("shift", shift, least=0)
         n = len(X)
         check_integer("k", k, most=n, why="there are no more points")
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
-        if ridge == 0 and rank < k:
-            raise ValueError(f"k={k} points cannot be drawn from a kernel of rank {rank}; give a ridge.")
-        self.n, self.k, self.ridge = n, int(k), float(ridge)
+        if shift == 0 and rank < k:
+            raise ValueError(f"k={k} points cannot be drawn from a kernel of rank {rank}; give a shift above 0.")
+        self.n, self.k, self.shift = n, int(k), float(shift)
         self.rng = as_generator(random_state)
         self._X, self._U = X, np.ascontiguousarray(U[:, :rank])
         values = singular[:rank] ** 2
         table = log_elementary_symmetric(values, self.k)
         t = np.arange(min(self.k, rank) + 1)
-        log_sizes = xlogy(self.k - t, self.ridge) + log_binomial(n - t, self.k - t) + table[-1, t]
+        log_sizes = xlogy(self.k - t, self.shift) + log_binomial(n - t, self.k - t) + table[-1, t]
         self.log_normaliser = float(np.logaddexp.reduce(log_sizes))
         self._sizes = np.cumsum(np.exp(log_sizes - self.log_normaliser))
         self._take = np.zeros((rank, self.k + 1))
@@ -168,7 +168,7 @@ class KDPP:
     def from_kernel(cls, L, k, *, random_state=None):
         """The k-DPP of a kernel matrix L, shape (n, n), symmetric and positive semi-definite. O(n^3) set-up.
 
-        The least eigenvalue becomes the ridge, so that a low-rank-plus-identity kernel is found to be one.
+        The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one.
         """
         L = np.asarray(L, dtype=np.float64)
         if L.ndim != 2 or L.shape[0] != L.shape[1] or not np.allclose(L, L.T):
@@ -177,10 +177,10 @@ class KDPP:
         tolerance = 1e-10 * max(values[-1], 0.0)
         if values[0] < -tolerance:
             raise ValueError(f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}.")
-        ridge = values[0] if values[0] > tolerance else 0.0
-        kept = values - ridge > tolerance
-        factor = vectors[:, kept] * np.sqrt(values[kept] - ridge)
-        return cls(factor, k, ridge=ridge, random_state=random_state)
+        shift = values[0] if values[0] > tolerance else 0.0
+        kept = values - shift > tolerance
+        factor = vectors[:, kept] * np.sqrt(values[kept] - shift)
+        return cls(factor, k, shift=shift, random_state=random_state)
 
     def sample(self, rng=None):
         """One set, int array of shape (k,), ascending."""
@@ -192,7 +192,7 @@ class KDPP:
         indices = np.ascontiguousarray(indices, dtype=np.int64)
         if indices.shape != (self.k,):
             raise ValueError(f"a set has {self.k} points, got shape {indices.shape}.")
-        return float(_log_det(self._X, indices, self.ridge)) - self.log_normaliser
+        return float(_log_det(self._X, indices, self.shift)) - self.log_normaliser
 
 
 class UniformSubsets:

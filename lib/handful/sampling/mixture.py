@@ -6,11 +6,11 @@ from numba import njit
 from handful.linalg import fill_alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.newton import NewtonLearner, check_mixture_weights
 
 # The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
 # instead of the projection, and one component for the whole batch.
-REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, pgd_steps=5, shared_component=True)
+REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, n_pgd_steps=5, shared_component=True)
 
 
 @njit(cache=True)
@@ -32,14 +32,14 @@ def _draw_batch(uniforms, w, records, densities, rows):
         component = 0
         for j in range(k - 1):
             component += u >= cumulative[j]
-        while w[component] <= 0.0:  # u = total by rounding, and the last weights are zero
+        while w[component] <= 0.0:  # if rounding makes u the total, skip last weights of zero
             component -= 1
-        # What is left of u within its component is uniform again
+        # The position of u within its component is uniform again.
         x = uniforms[i] * n if shared else (u - cumulative[component] + w[component]) / w[component] * n
         bin_ = min(max(np.int64(x), 0), n - 1)
         indices[i], weights[i] = bin_, x - bin_
         places[i] = component * n + bin_
-    # What follows waits for memory: short loops let the processor fetch many places of it at a time.
+    # The rest waits for memory; short loops let the processor fetch many places at a time.
     if n_tables > 0:
         for i in range(b):
             fetched[i] = tables[min(places[i], tables.size - 1)]
@@ -117,10 +117,7 @@ class FixedMixture(Sampler):
         self.shared_component = shared_component
         if mixture_weights is None:
             mixture_weights = np.full(self.k, 1.0 / self.k)
-        w = np.array(mixture_weights, dtype=np.float64)
-        if w.shape != (self.k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
-            raise ValueError(f"mixture_weights must be {self.k} numbers >= 0 that add up to one, got {w}.")
-        self._w = w
+        self._w = check_mixture_weights(mixture_weights, self.k)
         self._rows = np.empty((self.batch_size, self.k))  # n p(i) of the batch drawn last
 
     def _set_tables(self, probabilities):
@@ -182,7 +179,7 @@ class MixtureSampler(FixedMixture):
         point needs a positive probability in every component, and gamma bounds the last one's share.
     scale : None (default) measures squared losses in units of their running mean, so that beta, gamma and eps
         mean the same for every data set; a number divides the paper's f(w) by it, as the authors' code does
-    pgd_steps : int; 0 (default) projects exactly in the norm of H, otherwise that many projected-gradient
+    n_pgd_steps : int; 0 (default) projects exactly in the norm of H, otherwise that many projected-gradient
         steps of length 0.2 stand in for it, as in the authors' code
     shared_component : bool, draw each batch from one random component, as in the authors' code
     random_state : int, Generator, RandomState or None
@@ -213,7 +210,7 @@ class MixtureSampler(FixedMixture):
         batch_size=100,
         uniform=True,
         scale=None,
-        pgd_steps=0,
+        n_pgd_steps=0,
         shared_component=False,
         random_state=None,
     ):
@@ -226,7 +223,7 @@ class MixtureSampler(FixedMixture):
         )
         if scale is not None:
             scale = scale / self.n**2  # the learner's cost is f(w)/n^2
-        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, pgd_steps=pgd_steps)
+        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, n_pgd_steps=n_pgd_steps)
         self._w = self._learner.w
 
     def _learn(self, indices, weights, losses):

@@ -1,6 +1,6 @@
-"""The online Newton step on the restricted simplex: what VRM, with full or bandit feedback, learns by.
+"""The online Newton step on the restricted simplex, by which VRM learns with full and with bandit feedback.
 
-Everything here is about k mixture weights; k is small (about 10), the data are not in sight.
+Everything here is about k mixture weights, with k about 10; the data do not appear.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numba import njit
 from handful.checks import check_integer, check_number
 from handful.linalg import project_restricted_simplex
 
-REFRESH = 500  # updates after which the inverse is computed anew, so that rounding cannot pile up
+REFRESH = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
 
 
 @njit(cache=True)
@@ -96,7 +96,7 @@ def project_in_norm(H, target, gamma, start):
     free = np.empty(k, np.int64)
     factor = np.empty((k, k))
     y, ones = np.empty(k), np.empty(k)
-    for _ in range(50 * k):  # finite without a cap, as the objective falls; rounding must not turn it into a loop
+    for _ in range(50 * k):  # the objective falls, so it ends without a cap; the cap is for rounding
         n_free = 0
         for i in range(k):
             if is_free[i]:
@@ -152,7 +152,7 @@ def project_by_gradient(H, target, gamma, start, n_steps):
 
 
 @njit(cache=True)
-def newton_step(w, H, H_inv, g, beta, gamma, pgd_steps):
+def newton_step(w, H, H_inv, g, memory, settings):
     """Lines 5-7 of VRM's Algorithms 1 and 2: update H and its inverse, step, project; all in place.
 
     Parameters
@@ -160,20 +160,19 @@ def newton_step(w, H, H_inv, g, beta, gamma, pgd_steps):
     w : array, shape (k,), the mixture weights
     H, H_inv : arrays, shape (k, k)
     g : array, shape (k,), the gradient of the round's cost
-    beta : float, the step is 1/beta
-    gamma : float, least weight of the last component
-    pgd_steps : int, 0 for the exact projection
+    memory, settings : as in `batch_step`
     """
-    k = w.size
+    beta, gamma, _, n_pgd_steps = settings
     direction = sherman_morrison(H_inv, g)
-    for i in range(k):
-        for j in range(k):
-            H[i, j] += g[i] * g[j]
+    H += np.outer(g, g)
     target = w - direction / beta
-    if pgd_steps > 0:
-        w[:] = project_by_gradient(H, target, gamma, w, pgd_steps)
+    if n_pgd_steps > 0:
+        w[:] = project_by_gradient(H, target, gamma, w, n_pgd_steps)
     else:
         w[:] = project_in_norm(H, target, gamma, w)
+    memory[2] += 1
+    if memory[2] % REFRESH == 0:
+        H_inv[:] = np.linalg.inv(H)
 
 
 @njit(cache=True)
@@ -187,14 +186,13 @@ def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
     losses : array, shape (b,)
     w, H, H_inv : the learner's state, changed in place
     memory : array, shape (3,); sum of r l^2, its count, updates so far; changed in place
-    settings : (beta, gamma, scale, pgd_steps); a scale of 0 divides by the running mean of r l^2
+    settings : (beta, gamma, scale, n_pgd_steps); a scale of 0 divides by the running mean of r l^2
 
     Returns
     -------
     int : 0 done, 1 when a loss is negative or its square is not finite (then nothing was changed)
     """
-    beta, gamma, scale, pgd_steps = settings
-    b, k = rows.shape
+    scale, (b, k) = settings[2], rows.shape
     second_moment = 0.0
     for i in range(b):
         if not (losses[i] >= 0.0 and losses[i] < np.inf):
@@ -213,11 +211,25 @@ def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
         factor = unit * losses[i] * losses[i] * r * r * r
         for j in range(k):
             g[j] -= factor * rows[i, j]
-    newton_step(w, H, H_inv, g, beta, gamma, pgd_steps)
-    memory[2] += 1
-    if memory[2] % REFRESH == 0:
-        H_inv[:] = np.linalg.inv(H)
+    newton_step(w, H, H_inv, g, memory, settings)
     return 0
+
+
+class Learned:
+    """Base of what holds a `NewtonLearner` as `_learner`."""
+
+    @property
+    def mixture_weights(self):
+        """The mixture weights, shape (k,), the uniform component's last."""
+        return self._learner.w.copy()
+
+
+def check_mixture_weights(weights, k):
+    """`weights` as a new float array; ValueError unless they are `k` numbers >= 0 that add up to one."""
+    w = np.array(weights, dtype=np.float64)
+    if w.shape != (k,) or not (w >= 0).all() or abs(w.sum() - 1.0) > 1e-6:
+        raise ValueError(f"mixture_weights must be {k} numbers >= 0 that add up to one, got {w}.")
+    return w
 
 
 class NewtonLearner:
@@ -231,23 +243,23 @@ class NewtonLearner:
     eps : float > 0, H starts as eps I
     scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps have no
         units; a number divides the cost f(w)/n^2 by it
-    pgd_steps : int, 0 projects exactly, otherwise so many projected-gradient steps
+    n_pgd_steps : int, 0 projects exactly, otherwise so many projected-gradient steps
 
     Attributes
     ----------
     w : array, shape (k,), the weights, starting at 1/k (or the nearest point with w_k >= gamma)
     """
 
-    def __init__(self, k, *, beta, gamma, eps, scale=None, pgd_steps=0):
+    def __init__(self, k, *, beta, gamma, eps, scale=None, n_pgd_steps=0):
         for name, value in (("beta", beta), ("eps", eps), ("scale", 1.0 if scale is None else scale)):
             check_number(name, value, above=0)
         check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
-        check_integer("pgd_steps", pgd_steps, least=0)
+        check_integer("n_pgd_steps", n_pgd_steps, least=0)
         self.w = project_restricted_simplex(np.full(k, 1.0 / k), float(gamma))
         self.H = eps * np.eye(k)
         self.H_inv = np.eye(k) / eps
         self.memory = np.zeros(3)
-        self.settings = (float(beta), float(gamma), float(scale or 0.0), int(pgd_steps))
+        self.settings = (float(beta), float(gamma), float(scale or 0.0), int(n_pgd_steps))
 
     def step(self, rows, weights, losses):
         """One update from a batch; see `batch_step`. ValueError for negative or non-finite losses."""
@@ -257,8 +269,4 @@ class NewtonLearner:
 
     def gradient_step(self, g):
         """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1)."""
-        beta, gamma, _, pgd_steps = self.settings
-        newton_step(self.w, self.H, self.H_inv, g, beta, gamma, pgd_steps)
-        self.memory[2] += 1
-        if self.memory[2] % REFRESH == 0:
-            self.H_inv = np.linalg.inv(self.H)
+        newton_step(self.w, self.H, self.H_inv, g, self.memory, self.settings)

@@ -6,7 +6,7 @@ from numba import njit
 from handful.checks import check_integer
 from handful.sampling.bandit import build_tree, find_leaf, set_leaf
 from handful.sampling.base import Sampler, check_losses
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.newton import Learned, NewtonLearner, check_mixture_weights
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
@@ -66,7 +66,7 @@ def set_priorities(tree, leaves, errors, alphas, epsilons):
         set_priority(tree, leaves[i], errors[i], alphas, epsilons)
 
 
-class PrioritizedReplay(Sampler):
+class PrioritizedReplay(Learned, Sampler):
     """Which transitions of a replay buffer to learn from: a learned mixture of prioritised samplers.
 
     Component j draws transition i with probability proportional to (|delta_i| + eps_j)^alpha_j, delta_i its
@@ -121,15 +121,7 @@ class PrioritizedReplay(Sampler):
         self._learner = NewtonLearner(len(components) + 1, beta=beta, gamma=gamma, eps=eps)
         self._fixed = mixture_weights is not None
         if self._fixed:
-            w = np.array(mixture_weights, dtype=np.float64)
-            if w.shape != self._learner.w.shape or not (w >= 0).all() or abs(w.sum() - 1) > 1e-6:
-                raise ValueError(f"mixture_weights must be {len(components) + 1} numbers >= 0 that add up to one.")
-            self._learner.w[:] = w
-
-    @property
-    def mixture_weights(self):
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._learner.w.copy()
+            self._learner.w[:] = check_mixture_weights(mixture_weights, len(components) + 1)
 
     @property
     def probabilities(self):

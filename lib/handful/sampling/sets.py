@@ -4,10 +4,10 @@ import numpy as np
 
 from handful.sampling.base import Sampler
 from handful.sampling.kdpp import UniformSubsets
-from handful.sampling.newton import NewtonLearner
+from handful.sampling.newton import Learned, NewtonLearner
 
 
-class SetMixture(Sampler):
+class SetMixture(Learned, Sampler):
     """Learns which of several distributions over sets of points to draw its batches from.
 
     The batch is one set; its loss is one number, such as the norm of its mean gradient. Only the components'
@@ -42,16 +42,11 @@ class SetMixture(Sampler):
         self.learn = learn
         self._learner = NewtonLearner(len(self.components), beta=beta, gamma=gamma, eps=eps)
 
-    @property
-    def mixture_weights(self):
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._learner.w.copy()
-
     def _relative(self, indices):
         """Importance weight r = 1/(N q) and the row N p_j of one set, N the number of sets."""
         uniform = self.components[-1]
         logs = np.array([c.log_prob(indices) for c in self.components]) - uniform.log_prob(indices)
-        row = np.exp(np.minimum(logs, 600.0))  # the square of more would overflow
+        row = np.exp(np.minimum(logs, 600.0))  # larger ratios would overflow when squared
         return 1.0 / (self._learner.w @ row), row
 
     def _draw(self):

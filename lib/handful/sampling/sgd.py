@@ -32,10 +32,10 @@ def _gradient(X, y, indices, weights, coef, loss):
     return weighted, plain, norms
 
 
-def linear_sgd(X, y, sampler, *, loss, step, n_steps, coef=None, power=0.5, truncation=0.0, record_at=()):
+def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=0.5, truncation=0.0, record_at=()):
     """Train a linear model by SGD on batches from `sampler`, which is told each point's gradient norm.
 
-    coef <- coef - step / t^power * (weighted mean gradient of the batch). A sampler of sets is told the norm
+    coef <- coef - learning_rate / t^power * (weighted mean gradient of the batch). A sampler of sets is told the norm
     of the batch's mean gradient instead. There is no regulariser and no intercept: append a constant feature.
 
     Parameters
@@ -44,7 +44,7 @@ def linear_sgd(X, y, sampler, *, loss, step, n_steps, coef=None, power=0.5, trun
     y : array, shape (n,); -1 or +1 for "hinge" and "logistic", numbers for "squared"
     sampler : one of handful.sampling's samplers over n points
     loss : "hinge" max(0, 1 - y f), "logistic" log(1 + exp(-y f)) or "squared" (f - y)^2
-    step : float, length of the first step
+    learning_rate : float, length of the first step
     n_steps : int, batches
     coef : array, shape (d,), the start; default zero
     power : float, how fast the steps shrink
@@ -80,9 +80,11 @@ def linear_sgd(X, y, sampler, *, loss, step, n_steps, coef=None, power=0.5, trun
         used = (1.0 - truncation) * weights + truncation
         gradient, plain, norms = _gradient(X, y, indices, used, coef, LOSSES[loss])
         if not np.isfinite(norms.sum()):
-            raise FloatingPointError(f"linear SGD diverged by step {t} of {n_steps}; shorten step={step}.")
+            raise FloatingPointError(
+                f"linear SGD diverged by step {t} of {n_steps}; lower learning_rate={learning_rate}."
+            )
         sampler.update(np.linalg.norm(plain) if sampler.draws_sets else norms)
-        coef -= step / t**power * gradient
+        coef -= learning_rate / t**power * gradient
         if t in wanted:
             path.append(coef.copy())
     return coef, np.array(path).reshape(-1, X.shape[1])

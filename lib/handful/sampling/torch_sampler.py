@@ -26,7 +26,7 @@ class AdaptiveBatchSampler(TorchSampler):
     Raises
     ------
     TypeError
-        if `sampler` is none of handful's
+        if `sampler` is not one of handful's samplers
     ValueError
         if `n_batches` is no positive integer
 

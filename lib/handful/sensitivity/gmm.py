@@ -8,10 +8,10 @@ from handful.checks import MAX_SEED, check_integer
 from handful.coreset import Selector
 from handful.sensitivity.draws import multinomial_draw
 
-N_STARTS = 10  # rough solutions of which the best is kept: all miss the factor alpha with probability 2^-10
+N_STARTS = 10  # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
 
 
-def rough_centres(X, weights, n_components, *, rng):
+def rough_centers(X, weights, n_components, *, rng):
     """A rough k-means solution: the best of ten runs of D^2 sampling (k-means++ seeding).
 
     Parameters
@@ -27,14 +27,14 @@ def rough_centres(X, weights, n_components, *, rng):
     """
     best = None
     for _ in range(N_STARTS):
-        centres, _ = kmeans_plusplus(
+        centers, _ = kmeans_plusplus(
             X,
             min(n_components, len(X)),
             sample_weight=weights,
             random_state=int(rng.integers(MAX_SEED)),
             n_local_trials=1,
         )
-        label, sq_dist = pairwise_distances_argmin_min(X, centres, metric="sqeuclidean")
+        label, sq_dist = pairwise_distances_argmin_min(X, centers, metric="sqeuclidean")
         cost = weights @ sq_dist
         if best is None or cost < best[0]:
             best = cost, label, sq_dist
@@ -43,7 +43,7 @@ def rough_centres(X, weights, n_components, *, rng):
 
 
 def mixture_sensitivities(label, sq_dist, weights):
-    """Upper bounds on the sensitivities of k-means, which bound those of Gaussian mixtures up to a constant.
+    """Upper bounds on the sensitivities of k-means; up to a constant they also hold for Gaussian mixtures.
 
     ``2 alpha d_i / c + 4 alpha (mean of d over i's cluster) / c + 4 U / U_cluster`` with squared distances d to the
     centres of a rough solution, their mean c, total weights U and ``alpha = 16 (log k + 2)``, the factor within which
@@ -53,7 +53,7 @@ def mixture_sensitivities(label, sq_dist, weights):
 
     Parameters
     ----------
-    label, sq_dist : what `rough_centres` gives
+    label, sq_dist : from `rough_centers`
     weights : shape (n,), positive
 
     Returns
@@ -110,7 +110,7 @@ class MixtureSensitivity(Selector):
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()
-        label, sq_dist = rough_centres(X[present], share, k, rng=rng)
+        label, sq_dist = rough_centers(X[present], share, k, rng=rng)
         q = share * mixture_sensitivities(label, sq_dist, share)
         indices, drawn = multinomial_draw(q / q.sum(), weights, self.size, rng=rng)
         return present[indices], drawn

@@ -6,27 +6,20 @@ import numpy as np
 from numba import njit
 
 from handful.coreset import Selector
+from handful.linalg import sq_distance
 
 BLOCK = 4096  # rows whose statistics are kept together
 CHUNK = 16 * BLOCK  # rows read at a time
 N_PIVOT = 256  # rows whose mean serves as the pivot
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def _sq_dist(x, v):
-    total = 0.0
-    for j in range(v.size):
-        total += (x[j] - v[j]) ** 2
-    return total
-
-
 @njit(cache=True, nogil=True)
 def add_statistics(X, u, pivot, start, mass, sums, squares):
-    """Add rows to the statistics of their blocks: all that the sampling probabilities need of the data.
+    """Add rows to the statistics of their blocks, from which the sampling probabilities follow.
 
     Row i of `X` is row ``start + i`` of the data and belongs to block ``(start + i) // BLOCK``. Rows are added one
-    after the other, so the result is bitwise the same however the data were cut into chunks; statistics of chunks
-    that were made apart can be added up.
+    after the other, so the result is bitwise the same however the data were cut into chunks; statistics of different
+    chunks can be added up.
 
     Parameters
     ----------
@@ -43,7 +36,7 @@ def add_statistics(X, u, pivot, start, mass, sums, squares):
         mass[b] += u[i]
         for j in range(pivot.size):
             sums[b, j] += u[i] * (X[i, j] - pivot[j])
-        squares[b] += u[i] * _sq_dist(X[i], pivot)
+        squares[b] += u[i] * sq_distance(X[i], pivot)
 
 
 def block_shares(mass, sums, squares):
@@ -51,7 +44,7 @@ def block_shares(mass, sums, squares):
 
     Parameters
     ----------
-    mass, sums, squares : what `add_statistics` has gathered
+    mass, sums, squares : from `add_statistics`
 
     Returns
     -------
@@ -69,18 +62,17 @@ def block_shares(mass, sums, squares):
 
 
 @njit(cache=True, nogil=True)
-def _draw_in_block(X, u, centre, mass_rate, scatter_rate, position):
-    # Ascending positions in [0, 1) along the block's cumulated probabilities -> the rows, each with its share of the
-    # block.
+def _draw_in_block(X, u, center, mass_rate, scatter_rate, position):
+    # The rows at ascending positions in [0, 1) along the cumulated probabilities of the block, and their shares of it.
     q = np.empty(X.shape[0])
     total = 0.0
     for i in range(X.shape[0]):
-        q[i] = u[i] * (mass_rate + scatter_rate * _sq_dist(X[i], centre)) if u[i] > 0.0 else 0.0
+        q[i] = u[i] * (mass_rate + scatter_rate * sq_distance(X[i], center)) if u[i] > 0.0 else 0.0
         total += q[i]
     rows = np.empty(position.size, np.int64)
     share = np.empty(position.size)
     i, cumulated = -1, 0.0
-    last = -1  # of positive probability: where rounding carries a position past the end
+    last = -1  # the last row of positive probability, in case rounding carries a position past the end
     for k in range(position.size):
         target = position[k] * total
         while i < X.shape[0] - 1 and (i < 0 or cumulated <= target):
@@ -95,12 +87,12 @@ def _draw_in_block(X, u, centre, mass_rate, scatter_rate, position):
 
 @dataclass(frozen=True)
 class Draws:
-    """Where the draws fall: all that the second pass needs beside the rows of the blocks.
+    """Where the draws fall: all that the second pass needs to know apart from the rows of the blocks.
 
     Attributes
     ----------
     size : int, number of draws
-    centre : float64 array, shape (d,), the weighted mean
+    center : float64 array, shape (d,), the weighted mean
     rates : (float, float), of weight and of squared distance in a row's probability
     blocks : int array, ascending; those from which something is drawn
     positions : list of float arrays, one a block, ascending in [0, 1)
@@ -108,7 +100,7 @@ class Draws:
     """
 
     size: int
-    centre: np.ndarray
+    center: np.ndarray
     rates: tuple
     blocks: np.ndarray
     positions: list
@@ -122,8 +114,8 @@ class Draws:
 
     def rows(self, k, X, u):
         """The rows drawn from the k-th of the blocks, whose rows are `X` and `u`, and the weight of each draw."""
-        picked, share = _draw_in_block(X, u, self.centre, *self.rates, self.positions[k])
-        # the probability as it was used, rounding and all: the estimate stays unbiased to the last digit
+        picked, share = _draw_in_block(X, u, self.center, *self.rates, self.positions[k])
+        # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to the last digit.
         return picked, u[picked] / (self.size * share * self.shares[k])
 
 
@@ -132,7 +124,7 @@ def plan_draws(mass, sums, squares, pivot, size, rng):
 
     Parameters
     ----------
-    mass, sums, squares, pivot : what `add_statistics` has gathered, and the point about which
+    mass, sums, squares, pivot : from `add_statistics`
     size : int
     rng : numpy.random.Generator
     """
@@ -178,7 +170,7 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     Returns
     -------
     indices : int array, shape (at most size,), ascending
-    weights : float array; the expectation of the sum of weights * cost is that of all rows
+    weights : float array; the expected sum of weights * cost is the sum of the cost over all rows
     """
     n, d = X.shape
     n_blocks = -(-n // BLOCK)
@@ -235,5 +227,5 @@ class LightweightCoreset(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        weights = None if (sample_weight == 1).all() else sample_weight  # bitwise as without any
+        weights = None if (sample_weight == 1).all() else sample_weight  # the same digits as without weights
         return lightweight_coreset(X, self.size, rng=rng, sample_weight=weights)

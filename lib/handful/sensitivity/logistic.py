@@ -29,10 +29,10 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
     """
     n = len(Z)
-    _, centres = kmeans_plusplus(
+    _, centers = kmeans_plusplus(
         Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
     )
-    _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centres)]), return_inverse=True)
+    _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centers)]), return_inverse=True)
     mass = np.bincount(label, weights=weights)
     sums = np.stack([np.bincount(label, weights=weights * z) for z in Z.T], axis=1)  # (k, d + 1)
     loss = mass * np.exp(-radius * pairwise_distances(Z, sums / mass[:, None]))  # (n, k)

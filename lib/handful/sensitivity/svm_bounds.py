@@ -1,11 +1,10 @@
 """Sensitivities of the SVM objective: the paper's upper bound, a tighter one that is proved, and the truth.
 
-With ``F(w) = 1/2 |w_1..d|^2 + lam sum_q u(q) h(q, w)``, h the hinge loss, and the share of one point
-``u(p) f(p, w) = u(p) / (2 U) |w_1..d|^2 + lam u(p) h(p, w)``, U the sum of all weights, the sensitivity is
-``s(p) = sup_w u(p) f(p, w) / F(w)`` ("On Coresets for Support Vector Machines", 2020, Definition 3).
+With ``F(w) = 1/2 |w_1..d|^2 + price sum_q u(q) h(q, w)``, h the hinge loss, and the share of one point
+``u(p) f(p, w) = u(p) / (2 U) |w_1..d|^2 + price u(p) h(p, w)``, U the sum of all weights, the sensitivity is
+``s(p) = sup_w u(p) f(p, w) / F(w)`` ("On Coresets for Support Vector Machines", 2020, Definition 3; `price` is the
+lambda there, see `handful.svm.hinge_price`).
 """
-
-from itertools import combinations
 
 import numpy as np
 
@@ -13,20 +12,20 @@ from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
 
 
-def cluster_slope(cluster_weight, total_weight, lam):
-    """alpha of Algorithm 1, ``U(P \\ P_i) / (2 lam U(P) U(P_i))``, for clusters of weight `cluster_weight`."""
-    return (total_weight - cluster_weight) / (2.0 * lam * total_weight * cluster_weight)
+def cluster_slope(cluster_weight, total_weight, price):
+    """alpha of Algorithm 1, ``U(P \\ P_i) / (2 price U(P) U(P_i))``, for clusters of weight `cluster_weight`."""
+    return (total_weight - cluster_weight) / (2.0 * price * total_weight * cluster_weight)
 
 
-def tight_bound(distance, u, cluster_weight, total_weight, *, lam, opt):
+def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
     """Upper bound on the sensitivity of points, from their distance to the mean of their cluster.
 
     The paper's first steps (its Appendix A.2) give, for any partition of each class with weighted means,
-    ``u f(p, w) / F(w) <= u / U_i + lam u ([<w, D>]_+ - alpha |w|^2) / F(w)`` with D the vector from the point
+    ``u f(p, w) / F(w) <= u / U_i + price u ([<w, D>]_+ - alpha |w|^2) / F(w)`` with D the vector from the point
     to the mean. Maximising over w with no more than ``F(w) >= max(opt, |w|^2 / 2)`` gives
 
-        u / U_i + lam u D^2 / (4 alpha opt)                if D <= 2 alpha sqrt(2 opt)
-        u / U_i + lam u (sqrt(2 / opt) D - 2 alpha)        otherwise,
+        u / U_i + price u D^2 / (4 alpha opt)                if D <= 2 alpha sqrt(2 opt)
+        u / U_i + price u (sqrt(2 / opt) D - 2 alpha)        otherwise,
 
     a bound that is attained, unlike the printed one, which needs the optimum not to be the maximiser.
 
@@ -36,14 +35,14 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, lam, opt):
     u : float array, shape (n,); weights of the points
     cluster_weight : float array, shape (n,); U_i, the weight of each point's cluster
     total_weight : float; U, of both classes
-    lam : float
+    price : float; of a unit of hinge loss
     opt : float; a lower bound on min F
 
     Returns
     -------
     float array, shape (n,), in (0, 1]
     """
-    alpha = cluster_slope(cluster_weight, total_weight, lam)
+    alpha = cluster_slope(cluster_weight, total_weight, price)
     root = np.sqrt(2.0 / opt)
     # alpha = 0, or so small that the quotient overflows: the second case holds
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -51,23 +50,23 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, lam, opt):
     far = root * distance - 2.0 * alpha
     reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
     reach = np.where(distance > 0, reach, 0.0)
-    return np.minimum(1.0, u / cluster_weight + lam * u * reach)
+    return np.minimum(1.0, u / cluster_weight + price * u * reach)
 
 
-def printed_bound(distance, u, cluster_weight, total_weight, *, lam, opt, kappa=4 / 9):
+def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kappa=4 / 9):
     """The paper's bound (its Lemma 5.3) with the constant `kappa`; parameters as in `tight_bound`.
 
-    ``u / U_i + 9/2 lam u max(kappa alpha, sqrt(4 alpha^2 + 2 D^2 / (9 opt)) - 2 alpha)``, at most 1. The formula is
+    ``u / U_i + 9/2 price u max(kappa alpha, sqrt(4 alpha^2 + 2 D^2 / (9 opt)) - 2 alpha)``, at most 1. The formula is
     lost from the stored text: kappa = 4/9 is the printed lemma as recalled, 2/3 is the authors' code. With
     either it falls short of the sensitivity by up to about 6 % on instances where the optimum itself is the
     maximiser (`printed_bound_counterexample`).
     """
-    alpha = cluster_slope(cluster_weight, total_weight, lam)
+    alpha = cluster_slope(cluster_weight, total_weight, price)
     reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
-    return np.minimum(1.0, u / cluster_weight + 4.5 * lam * u * np.maximum(kappa * alpha, reach))
+    return np.minimum(1.0, u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach))
 
 
-def exact_sensitivity(X, y, index, *, lam=1.0, sample_weight=None, tol=1e-9, max_iter=50):
+def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
     """The sensitivity of one point, by fractional programming (Dinkelbach 1967).
 
     Above ``s = u / U`` the numerator minus s times F is concave in w; each round maximises it, a weighted
@@ -79,7 +78,7 @@ def exact_sensitivity(X, y, index, *, lam=1.0, sample_weight=None, tol=1e-9, max
     X : float array, shape (n, d)
     y : shape (n,), -1 or +1
     index : int, the point
-    lam : float
+    price : float; of a unit of hinge loss
     sample_weight : shape (n,); ones if None
     tol : float, relative change of s at which to stop
     max_iter : int, rounds
@@ -98,10 +97,10 @@ def exact_sensitivity(X, y, index, *, lam=1.0, sample_weight=None, tol=1e-9, max
     s *= 1.0 + 1e-6
     for _ in range(max_iter):
         curvature = s - u[index] / total
-        w = minimise(columns, y, s * lam * u / curvature, tol=1e-10, linear=-lam * u[index] * z / curvature).w
+        w = minimise(columns, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature).w
         norm = 0.5 * w[:-1] @ w[:-1]
-        cost = norm + lam * u @ np.maximum(0.0, 1.0 - y * columns.times(w))
-        ratio = (u[index] / total * norm + lam * u[index] * max(0.0, 1.0 - z @ w)) / cost
+        cost = norm + price * u @ np.maximum(0.0, 1.0 - y * columns.times(w))
+        ratio = (u[index] / total * norm + price * u[index] * max(0.0, 1.0 - z @ w)) / cost
         if ratio <= s * (1.0 + tol):
             break
         s = ratio
@@ -112,7 +111,7 @@ def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     """Three points on a line for which the printed bound is below the sensitivity.
 
     Two positive points, at 1 (weight 1) and at ``1 - distance`` (weight `light`), one negative at -1 (weight
-    `heavy`), lam = 1/2, one cluster per class. As `light` goes to 0 and `heavy` to infinity the optimum is
+    `heavy`), price = 1/2, one cluster per class. As `light` goes to 0 and `heavy` to infinity the optimum is
     ``w = 1, b = 0``, and it is where the light point matters most.
 
     Returns
@@ -120,31 +119,8 @@ def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     X : float array, shape (3, 1)
     y : float array, shape (3,)
     sample_weight : float array, shape (3,)
-    lam : float
+    price : float; of a unit of hinge loss
     index : int, the light point
     """
     X = np.array([[1.0], [1.0 - distance], [-1.0]])
     return X, np.array([1.0, 1.0, -1.0]), np.array([1.0, light, heavy]), 0.5, 1
-
-
-def lower_bound_instance(d):
-    """The points of Lemma 5.2, whose sensitivities are all large: no small coreset exists.
-
-    Every choice of d/2 of the d coordinates is a point, ``sqrt(2 / d)`` there and 0 elsewhere. The lemma's
-    query for a point, ``sqrt(d / 2)`` off its support and bias 0, shows (for labels +1)
-    ``s(p) >= (d^2 + 8 n lam) / (n (d^2 + 8 lam))``.
-
-    Parameters
-    ----------
-    d : even int
-
-    Returns
-    -------
-    float array, shape (n, d) with n = (d choose d/2)
-    """
-    if d < 2 or d % 2:
-        raise ValueError(f"d must be even and at least 2, got d={d}.")
-    chosen = np.array(list(combinations(range(d), d // 2)))
-    X = np.zeros((len(chosen), d))
-    np.put_along_axis(X, chosen, np.sqrt(2.0 / d), axis=1)
-    return X

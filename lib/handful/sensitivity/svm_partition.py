@@ -26,22 +26,22 @@ class DenseRows:
     def row(self, i):
         return self.XT[:, i]
 
-    def sq_dist(self, centre):
+    def sq_dist(self, center):
         """Squared distances to one point, shape (n,)."""
-        return _sq_dist(self.XT, centre)
+        return _sq_dist(self.XT, center)
 
-    def nearest(self, centres):
-        """The nearest of the `centres`, shape (k, d), of each row."""
-        return _nearest(self.XT, centres)
+    def nearest(self, centers):
+        """The nearest of the `centers`, shape (k, d), of each row."""
+        return _nearest(self.XT, centers)
 
     def means(self, labels, u, k):
         """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
         sums, weight = _sums(self.XT, labels, u, k)
         return sums / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
 
-    def distances(self, labels, centres):
-        """The distance of each row to the centre of its cluster, shape (n,)."""
-        return _distances(self.XT, labels, centres)
+    def distances(self, labels, centers):
+        """The distance of each row to the center of its cluster, shape (n,)."""
+        return _distances(self.XT, labels, centers)
 
 
 class SparseRows:
@@ -60,11 +60,11 @@ class SparseRows:
     def row(self, i):
         return self.X[[i]].toarray()[0]
 
-    def sq_dist(self, centre):
-        return np.maximum(0.0, self.sq_norms - 2.0 * (self.X @ centre) + centre @ centre)
+    def sq_dist(self, center):
+        return np.maximum(0.0, self.sq_norms - 2.0 * (self.X @ center) + center @ center)
 
-    def nearest(self, centres):
-        return np.argmin((centres**2).sum(axis=1) - 2.0 * (self.X @ centres.T), axis=1)
+    def nearest(self, centers):
+        return np.argmin((centers**2).sum(axis=1) - 2.0 * (self.X @ centers.T), axis=1)
 
     def means(self, labels, u, k):
         """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
@@ -72,10 +72,13 @@ class SparseRows:
         weight = np.bincount(labels, weights=u, minlength=k)
         return (member @ self.X).toarray() / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
 
-    def distances(self, labels, centres):
-        """The distance of each row to the centre of its cluster, shape (n,)."""
-        own = np.asarray(self.X.multiply(centres[labels]).sum(axis=1)).ravel()
-        return np.sqrt(np.maximum(0.0, self.sq_norms - 2.0 * own + (centres**2).sum(axis=1)[labels]))
+    def distances(self, labels, centers):
+        """The distance of each row to the center of its cluster, shape (n,)."""
+        own = np.empty(self.n)
+        for k, center in enumerate(centers):  # one at a time: n rows of length d do not fit for many features
+            mine = np.flatnonzero(labels == k)
+            own[mine] = self.X[mine] @ center
+        return np.sqrt(np.maximum(0.0, self.sq_norms - 2.0 * own + (centers**2).sum(axis=1)[labels]))
 
 
 def seeds(rows, u, k, *, rng):
@@ -104,24 +107,24 @@ def seeds(rows, u, k, *, rng):
 
 
 @njit(cache=True, fastmath=FAST)
-def _sq_dist(XT, centre):
+def _sq_dist(XT, center):
     d, n = XT.shape
     out = np.zeros(n)
     for j in range(d):
         row = XT[j]
         for i in range(n):
-            out[i] += (row[i] - centre[j]) ** 2
+            out[i] += (row[i] - center[j]) ** 2
     return out
 
 
 @njit(cache=True, fastmath=FAST)
-def _nearest(XT, centres):
+def _nearest(XT, centers):
     d, n = XT.shape
-    k = len(centres)
+    k = len(centers)
     labels = np.zeros(n, dtype=np.int64)
     half = np.zeros(k)
     for c in range(k):
-        half[c] = 0.5 * (centres[c] * centres[c]).sum()
+        half[c] = 0.5 * (centers[c] * centers[c]).sum()
     best, score = np.empty(STRIP), np.empty(STRIP)
     for start in range(0, n, STRIP):
         m = min(STRIP, n - start)
@@ -132,7 +135,7 @@ def _nearest(XT, centres):
             for j in range(d):
                 row = XT[j][start : start + m]
                 for b in range(m):
-                    score[b] -= centres[c, j] * row[b]
+                    score[b] -= centers[c, j] * row[b]
             for b in range(m):
                 if c == 0 or score[b] < best[b]:
                     best[b] = score[b]
@@ -154,11 +157,11 @@ def _sums(XT, labels, u, k):
 
 
 @njit(cache=True)
-def _distances(XT, labels, centres):
+def _distances(XT, labels, centers):
     d, n = XT.shape
     out = np.zeros(n)
     for j in range(d):
         row = XT[j]
         for i in range(n):
-            out[i] += (row[i] - centres[labels[i], j]) ** 2
+            out[i] += (row[i] - centers[labels[i], j]) ** 2
     return np.sqrt(out)

@@ -1,26 +1,28 @@
-"""`DynamicMergeReduce`: the coreset of data that rows are added to and taken from."""
+"""`DynamicMergeReduce`: the coreset of data to which rows are added, and from which rows are deleted."""
 
 import numpy as np
 
-from handful.streaming.tree import Node, Tree, concatenate
+from handful.streaming.base import StreamMemory
+from handful.streaming.tree import Node, concatenate
 
 
-class DynamicMergeReduce(Tree):
-    """The coreset of data that rows are added to and taken from; `root` gives its rows, with their labels and weights.
+class DynamicMergeReduce(StreamMemory):
+    """The coreset of data that change by `insert` and `delete`; `rows` gives it with labels and weights.
 
-    The paper's dynamic setting: the whole tree is kept, with the rows in its leaves, and a change recomputes
-    the O(log n) nodes above the leaves it touches. A row keeps its place in the tree as long as it lives, so
-    the coreset depends on the rows that are there and on their ids alone, not on how they came to be there.
+    The dynamic setting of "On Coresets for Support Vector Machines" (2020): the whole tree is kept, with the rows in
+    its leaves, and a change recomputes the O(log n) nodes above each leaf that it touches. A row keeps its place in the
+    tree until it is deleted, so the coreset depends on the present rows and their ids alone, not on the order in which
+    they came.
 
     Parameters
     ----------
-    selector, size, leaf_size, random_state : as of `MergeReduce`
+    selector, size, leaf_size, random_state : as in `MergeReduce`
 
     Attributes
     ----------
-    coreset_ : Coreset of the rows that are there; its indices are their ids
-    n_rows_ : int; rows that are there, those of weight 0 among them
-    n_reductions_ : int; times a selector ran
+    coreset_ : Coreset of the present rows; its indices are their ids
+    n_rows_ : int; present rows, those of weight 0 included
+    n_reductions_ : int; how often a selector ran
 
     Examples
     --------
@@ -41,18 +43,19 @@ class DynamicMergeReduce(Tree):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Forget everything, then `insert`, which says what is raised."""
-        self._forget()
+        """Delete everything, then `insert` these rows, of which at least one must have a positive weight."""
+        self._forget(X, sample_weight)
         self.insert(X, y, sample_weight)
         return self
 
     def insert(self, X, y=None, sample_weight=None, *, ids=None):
-        """Add rows; an error leaves everything as it was.
+        """Add rows; an error, and Ctrl-C, leaves everything as it was.
 
         Parameters
         ----------
-        X, y, sample_weight : as of `MergeReduce.partial_fit`
-        ids : int array, shape (n,), ascending and new; the next free ones if None. They fix the rows' places
+        X, y, sample_weight : as in `MergeReduce.partial_fit`
+        ids : int array, shape (n,), non-negative, ascending and not in use; None numbers the rows on. A row of id i is
+            in leaf ``i // leaf_size``
 
         Returns
         -------
@@ -61,9 +64,9 @@ class DynamicMergeReduce(Tree):
         Raises
         ------
         TypeError, ValueError
-            as `MergeReduce.partial_fit`, and for ids that are no integers, not new or not in order
+            as in `MergeReduce.partial_fit`, and for ids that are no integers, in use or not ascending
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(BaseException):
             return self._insert(X, y, sample_weight, ids)
 
     def _start(self):
@@ -71,7 +74,7 @@ class DynamicMergeReduce(Tree):
         self._nodes, self._leaves = {}, {}
 
     def _insert(self, X, y, sample_weight, ids):
-        rows = self._rows(*self._open(X, y, sample_weight))
+        rows = self._chunk_rows(*self._open(X, y, sample_weight))
         n = len(rows)
         ids = rows.ids if ids is None else _as_ids(ids)
         if ids.shape != (n,) or (np.diff(ids) <= 0).any() or (n and ids[0] < 0):
@@ -88,13 +91,13 @@ class DynamicMergeReduce(Tree):
                 part = concatenate([held, part])
                 part = part.take(np.argsort(part.ids))
             new[int(leaf)] = part
-        self._leaves |= new
         self._touch(new)
+        self._leaves = self._leaves | new
         self.n_seen_ = max(self.n_seen_, int(ids[-1]) + 1 if n else 0)
         return ids
 
     def delete(self, ids):
-        """Take rows away.
+        """Delete rows; an error deletes none.
 
         Parameters
         ----------
@@ -107,7 +110,7 @@ class DynamicMergeReduce(Tree):
         Raises
         ------
         ValueError
-            naming an id that is not there, and for ids that are no integers; nothing is deleted then.
+            for an id that no row has, which it names, and for ids that are no integers
         """
         self._check_begun()
         ids = np.unique(_as_ids(ids))
@@ -119,11 +122,12 @@ class DynamicMergeReduce(Tree):
             if len(missing):
                 raise ValueError(f"id {missing[0]} is not there: it was never inserted, or deleted before.")
             new[int(leaf)] = held.take(np.flatnonzero(~np.isin(held.ids, gone)))
-        self._leaves = {leaf: rows for leaf, rows in (self._leaves | new).items() if len(rows)}
         self._touch(new)
+        self._leaves = {leaf: rows for leaf, rows in (self._leaves | new).items() if len(rows)}
         return self
 
     def _touch(self, leaves):
+        # Forget the nodes above some leaves, to be computed again when they are asked for.
         for leaf in leaves:
             level, index = 0, leaf
             while level <= 63:
@@ -131,7 +135,7 @@ class DynamicMergeReduce(Tree):
                 level, index = level + 1, index // 2
 
     def _node(self, level, index):
-        """Node (level, index), None without data; computed once."""
+        """Node (level, index), or None without data; computed once."""
         if (level, index) in self._nodes:
             return self._nodes[level, index]
         if level == 0:
@@ -147,7 +151,7 @@ class DynamicMergeReduce(Tree):
         self._nodes[level, index] = node
         return node
 
-    def _root(self):
+    def _coreset_rows(self):
         self._check_begun()
         node = self._node(int(max(self._leaves, default=0)).bit_length(), 0)
         if node is None:

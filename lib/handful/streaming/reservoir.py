@@ -1,15 +1,16 @@
-"""Reservoirs: uniform samples of a stream, over all of it or within each class."""
+"""Reservoirs: samples of a stream, uniform over all rows or balanced over the classes."""
 
 from copy import copy
 
 import numpy as np
 from numba import njit
 
-from handful.streaming.tree import Node, Tree, concatenate
+from handful.streaming.base import StreamMemory
+from handful.streaming.tree import Node, concatenate
 
 
-class Reservoir(Tree):
-    """A uniform sample of a stream (Vitter 1985, Algorithm R); `root` gives its rows, with their labels and weights.
+class Reservoir(StreamMemory):
+    """A uniform sample of a stream (Vitter 1985, Algorithm R); `rows` gives it with labels and weights.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class Reservoir(Tree):
     ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
     >>> len(stream.coreset_), float(stream.weights_.sum())
     (20, 1000.0)
-    >>> X, y, weights = stream.root()
+    >>> X, y, weights = stream.rows()
     >>> X.shape, y is None, weights.shape
     ((20, 1), True, (20,))
     """
@@ -40,12 +41,14 @@ class Reservoir(Tree):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        """Forget everything, then `partial_fit`, which says what is raised."""
-        self._forget()
+        """Begin a new stream with these rows, at least one: see `partial_fit`."""
+        self._forget(X)
         return self.partial_fit(X, y)
 
     def partial_fit(self, X, y=None):
         """Take in the next rows of the stream, any number of them.
+
+        An error, and Ctrl-C, leaves everything as it was before the call.
 
         Parameters
         ----------
@@ -59,12 +62,12 @@ class Reservoir(Tree):
         Raises
         ------
         ValueError
-            for rows that are not finite, or of another width, other column names or another form (dense, sparse) than
-            those before; a `y` that does not fit or holds NaN; and a `size` that is bad or has changed since the
-            stream began. Any error, and an interrupt, leaves everything as it was before the call
+            for rows that are not finite real numbers, or differ from those before in their number of columns, column
+            names or form (dense, sparse); for a `y` that does not fit or holds NaN; and for a `size` that is out of
+            range or has changed since the stream began
         """
         with self._all_or_nothing(BaseException):
-            rows = self._rows(*self._open(X, y, None))
+            rows = self._chunk_rows(*self._open(X, y, None))
             if len(rows):
                 self._rng = np.random.Generator(copy(self._rng.bit_generator))
                 places = self._places(rows)  # the place that each row takes, -1 for none
@@ -84,7 +87,7 @@ class Reservoir(Tree):
         return np.where(places < self.size, places, -1)
 
     def _store(self, rows, places):
-        # Of several rows for one place the last stays; `source` counts through the held rows, then the new ones.
+        # Where several rows take one place the last stays. `source`: an index into the held rows, then the new ones.
         held = 0 if self._held is None else len(self._held)
         source = np.concatenate([np.arange(held), np.full(self.size - held, -1)])
         taken = np.flatnonzero(places >= 0)
@@ -95,7 +98,7 @@ class Reservoir(Tree):
     def _weights(self):
         return np.full(len(self._held), self.n_seen_ / len(self._held))
 
-    def _root(self):
+    def _coreset_rows(self):
         self._check_begun()
         if self._held is None:
             raise ValueError("the stream has had no row so far: there is no coreset yet.")
@@ -107,11 +110,11 @@ class Reservoir(Tree):
 
 
 class ClassBalancedReservoir(Reservoir):
-    """A sample of a stream with as many rows of each class as there can be (CBRS, Chrysakis and Moens 2020).
+    """A sample of a stream with classes as equal in number as the stream allows (CBRS, Chrysakis and Moens 2020).
 
-    A full memory makes room for a row of a class that was never the largest one in it by dropping a random row of the
-    class that is; classes that once were the largest are sampled uniformly among themselves. `root` gives the rows,
-    with their labels and weights.
+    When the memory is full, a row of a class that has never been the largest in memory replaces a random row of the
+    largest class. A row of a class that has been the largest replaces, as in `Reservoir`, a random row of its own class
+    or is dropped. `rows` gives the sample with labels and weights.
 
     Parameters
     ----------
@@ -120,8 +123,8 @@ class ClassBalancedReservoir(Reservoir):
 
     Attributes
     ----------
-    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, a row's weight the number
-        of rows of its class that were seen over that of those held
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream, the weight of a row is the
+        number of rows of its class that were seen over the number that are held
     n_seen_, n_rows_held_ : as in `Reservoir`
     classes_ : array; the classes seen, in the order of their first rows
 
@@ -132,7 +135,7 @@ class ClassBalancedReservoir(Reservoir):
     >>> stream = ClassBalancedReservoir(20, random_state=0).fit(np.zeros((1000, 1)), y)
     >>> np.unique(y[stream.indices_], return_counts=True)[1].tolist()
     [10, 10]
-    >>> X, labels, weights = stream.root()
+    >>> X, labels, weights = stream.rows()
     >>> X.shape, weights[labels == "cat"].tolist() == [99.0] * 10
     ((20, 1), True)
     """
@@ -152,13 +155,13 @@ class ClassBalancedReservoir(Reservoir):
     def _start(self):
         super()._start()
         self.classes_ = np.empty(0)
-        # Of each class: rows seen, whether it was the largest; and the class of each place, -1 where it is free.
+        # For each class the rows seen and whether it has been the largest; for each place its class, -1 if free.
         self._seen, self._full = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         self._code = np.full(self.size, -1, dtype=np.int64)
 
     def _places(self, rows):
         labels, first = np.unique(rows.y, return_index=True)
-        labels = labels[np.argsort(first)]  # in the order of arrival: how the stream is cut changes nothing
+        labels = labels[np.argsort(first)]  # in the order of arrival, which does not depend on how the stream is cut
         begun = len(self.classes_) > 0
         new = labels[~np.isin(labels, self.classes_)] if begun else labels
         self.classes_ = np.concatenate([self.classes_, new]) if begun else new
@@ -172,7 +175,7 @@ class ClassBalancedReservoir(Reservoir):
     def _weights(self):
         held = np.bincount(self._code[: len(self._held)], minlength=len(self._seen))
         code = self._code[: len(self._held)]
-        # A class of which no row is held passes its weight on to the others.
+        # Where no row of a class is held, the other rows share its weight.
         weights = self._seen[code] / held[code]
         return weights * (self.n_seen_ / weights.sum())
 

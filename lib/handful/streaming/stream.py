@@ -1,31 +1,32 @@
-"""`MergeReduce`: the coreset of a stream."""
+"""`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
-from handful.streaming.tree import Tree, concatenate
+from handful.streaming.base import StreamMemory
+from handful.streaming.tree import concatenate
 
 
-class MergeReduce(Tree):
-    """The coreset of a stream, in memory for O(log n) coresets; `root` gives its rows, with their labels and weights.
+class MergeReduce(StreamMemory):
+    """The coreset of a stream, computed in the memory of O(log n) coresets; `rows` gives it with labels and weights.
 
-    Algorithm 2 of "On Coresets for Support Vector Machines" (2020), for any selector: every `leaf_size` rows
-    become a leaf, two nodes of the same level become one of the next. A valid coreset stands ready at any time.
+    Algorithm 2 of "On Coresets for Support Vector Machines" (2020), with any selector: every `leaf_size` rows become a
+    leaf, and two nodes of one level become a node of the next. The coreset can be asked for after any chunk.
 
     Parameters
     ----------
     selector : Selector, such as `SVMCoreset`; its own `size` and `random_state` are not used
     size : int; rows of a node, so of the coreset
-    leaf_size : int; rows of a leaf. Leaves of at most `size` rows are not reduced by themselves
-    slots : int or None; None: the binary tree. A number: Algorithm 3 of "Data Summarization via Bilevel
-        Optimization" (2024), at most so many nodes side by side, whose union is the coreset. A leaf too many
-        merges the two newest nodes, if they belong together, or the first pair of the smallest equal weight
+    leaf_size : int; rows of a leaf. A leaf of at most `size` rows is kept as it is
+    n_slots : None for the binary tree; or the number of nodes that are kept side by side, their union being the
+        coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization" (2024): when a leaf finds no free slot,
+        two neighbouring nodes are merged, which `first_to_merge` chooses
     random_state : None, int, RandomState or Generator
 
     Attributes
     ----------
     coreset_ : Coreset of everything seen so far; its indices are positions in the stream
-    slot_weights_ : list of int; with `slots`, the leaves behind each node, the oldest first
+    slot_weights_ : list of int; with `n_slots`, the number of leaves that each node stands for, the oldest first
     n_seen_ : int; rows seen
     n_rows_held_ : int; rows in memory
-    n_reductions_ : int; times a selector ran
+    n_reductions_ : int; how often a selector ran
 
     Examples
     --------
@@ -36,28 +37,28 @@ class MergeReduce(Tree):
     ...     stream = stream.partial_fit(np.arange(start, start + 250.0)[:, None])
     >>> len(stream.coreset_), stream.n_seen_, stream.n_rows_held_ < 200
     (20, 1000, True)
-    >>> X, y, weights = stream.root()
+    >>> X, y, weights = stream.rows()
     >>> X.shape, y is None, weights.shape
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, selector, *, size=100, leaf_size=1000, slots=None, random_state=None):
+    def __init__(self, selector, *, size=100, leaf_size=1000, n_slots=None, random_state=None):
         self.selector = selector
         self.size = size
         self.leaf_size = leaf_size
-        self.slots = slots
+        self.n_slots = n_slots
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Forget everything, then `partial_fit`, which says what is raised."""
-        self._forget()
+        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight."""
+        self._forget(X, sample_weight)
         return self.partial_fit(X, y, sample_weight)
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take in the next rows of the stream, any number of them.
 
-        An error leaves everything as it was before the call. An interrupt (Ctrl-C) leaves a valid coreset of the
-        first `n_seen_` rows, with which the stream can go on.
+        An error leaves everything as it was before the call. Ctrl-C raises KeyboardInterrupt, and leaves a valid
+        coreset of the first `n_seen_` rows: the stream can go on with the row after them.
 
         Parameters
         ----------
@@ -72,11 +73,11 @@ class MergeReduce(Tree):
         Raises
         ------
         TypeError
-            if `selector` is no selector: a class, or what takes no `sample_weight`, as a `Reservoir`
+            if `selector` is no selector (its class is not one), or takes no `sample_weight`, such as a `Reservoir`
         ValueError
-            for rows that are not finite, or of another width, other column names or another form (dense, sparse) than
-            those before; a `y` or `sample_weight` that does not fit, or no `y` where the selector needs it; sizes that
-            are bad or have changed since the stream began; and what the selector refuses
+            for rows that are not finite real numbers, or differ from those before in their number of columns, column
+            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, and no `y` where the selector
+            needs one; for a size that is out of range or has changed since the stream began; and by the selector
         """
         with self._all_or_nothing():
             self._take_in(X, y, sample_weight)
@@ -89,12 +90,12 @@ class MergeReduce(Tree):
 
     def _take_in(self, X, y, sample_weight):
         X, y, sample_weight = self._open(X, y, sample_weight)
-        self._top = None  # the root, once somebody asked for it
+        self._top = None  # the root of the tree, once it was asked for
         start, n = 0, X.shape[0]
         while True:
             stop = min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
             part = slice(start, stop)
-            rows = self._rows(
+            rows = self._chunk_rows(
                 X.iloc[part] if hasattr(X, "iloc") else X[part],
                 None if y is None else y[part],
                 None if sample_weight is None else sample_weight[part],
@@ -103,23 +104,17 @@ class MergeReduce(Tree):
             if len(rows):
                 self._leaf = [*self._leaf, rows]
             if sum(map(len, self._leaf)) >= self.leaf_size:
-                self._close_leaf()
+                (self._climb if self.n_slots is None else self._fill_slot)()
             start = stop
             if start == n:
                 return
 
-    def _close_leaf(self):
-        if self.slots is None:
-            self._climb()
-        else:
-            self._fill_slot()
-
     def _fill_slot(self):
         nodes = [*self._slots, self._reduce(self._leaf, 0, self._n_leaves)]
         weights = [*self.slot_weights_, 1]
-        if len(nodes) > self.slots:
+        if len(nodes) > self.n_slots:
             i = first_to_merge(weights)
-            # A merge takes its random numbers from how many leaves there were: there is one merge a leaf.
+            # Each leaf causes one merge at most, so the number of leaves can seed the merge.
             nodes[i : i + 2] = [self._reduce(nodes[i : i + 2], 1, self._n_leaves)]
             weights[i : i + 2] = [weights[i] + weights[i + 1]]
         self._slots, self.slot_weights_, self._leaf, self._n_leaves = nodes, weights, [], self._n_leaves + 1
@@ -131,10 +126,10 @@ class MergeReduce(Tree):
             level, index = level + 1, index // 2
             node = self._reduce([nodes.pop(level - 1), node], level, index)
         nodes[level] = node
-        # All at once: whoever interrupts a selector finds the tree as it was, with a full leaf.
+        # All attributes at once: an interrupt of a selector leaves the tree as it was, with a full leaf.
         self._nodes, self._leaf, self._n_leaves = nodes, [], self._n_leaves + 1
 
-    def _root(self):
+    def _coreset_rows(self):
         self._check_begun()
         if self._top is None:
             index = self._n_leaves
@@ -157,16 +152,16 @@ class MergeReduce(Tree):
 
 
 def first_to_merge(weights):
-    """Which of the nodes, the newest last, is merged with the one after it (Algorithm 3, its last lines).
+    """The index of the node that is merged with the next one (last lines of Algorithm 3).
 
     Parameters
     ----------
-    weights : list of at least two ints, of the nodes
+    weights : list of at least two ints, the number of leaves that each node stands for, the newest last
 
     Returns
     -------
-    int; the second last, if its weight is below that of the one before it (or there is none), otherwise the
-    first of the adjacent pairs of equal weight whose weight is smallest
+    int; the second last node if it is the first, or weighs less than the node before it; otherwise, of the adjacent
+    pairs of equal weight, the first node of the first pair of the smallest weight
     """
     if len(weights) == 2 or weights[-2] < weights[-3]:
         return len(weights) - 2

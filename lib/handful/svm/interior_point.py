@@ -16,10 +16,12 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from handful.checks import physical_memory
 from handful.svm.kernels import FAST
 
 STEP_BACK = 0.995  # of the way to the boundary
 CLIP = 10.0  # a second-order correction may move a product by this many targets (Gondzio 1996)
+COPIES = 8  # of a Gram matrix that are there at the same time
 NEAR = 3.0  # the certificate is computed once the complementarity gap is within this factor of `tol`
 
 
@@ -34,6 +36,7 @@ class Solution:
     objective : float, the primal objective at `w`
     lower_bound : float, the dual objective at a feasible point: no `w` does better
     n_iter : int
+    method : str, "interior point" or "coordinate descent"
     """
 
     w: np.ndarray
@@ -41,11 +44,22 @@ class Solution:
     objective: float
     lower_bound: float
     n_iter: int
+    method: str = "interior point"
 
     @property
     def gap(self):
         """Relative duality gap: ``(objective - lower_bound) / objective``."""
         return (self.objective - self.lower_bound) / self.objective if self.objective > 0 else 0.0
+
+
+def gram_bytes(d):
+    """Bytes of the Gram matrix of `d` features, its factor and the copies on the way."""
+    return COPIES * 8 * (d + 1) ** 2
+
+
+def gram_fits(d):
+    """Whether `gram_bytes` are there in the machine's memory."""
+    return gram_bytes(d) <= physical_memory()
 
 
 def minimise(X, y, c, *, tol, linear=None, constant=0.0, start=None, mu=1.0, max_iter=200):
@@ -68,7 +82,17 @@ def minimise(X, y, c, *, tol, linear=None, constant=0.0, start=None, mu=1.0, max
     Returns
     -------
     Solution; it may not have reached `tol`: the caller looks at `gap`
+
+    Raises
+    ------
+    MemoryError
+        where the Gram matrices of d features do not fit in the machine's memory; nothing is allocated
     """
+    if not gram_fits(X.d):
+        raise MemoryError(
+            f"the interior-point method needs {gram_bytes(X.d):,} bytes for {X.d} features, more than the "
+            f"{physical_memory():,} of this machine: take fewer features."
+        )
     d, total_c = X.d, c.sum()
     linear = np.zeros(d + 1) if linear is None else linear
     penalised = np.ones(d + 1)

@@ -9,7 +9,6 @@ from numba import njit
 from scipy import sparse
 
 BLOCK = 256  # points at a time in the Gram matrix: a block of 20 features fits the first-level cache
-RIDGE = 1e-6  # relative to the mean variance, for features that depend on one another
 STRIP = 4096  # points at a time in products with a vector
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # finite input is checked before; signs of zero do not matter
 
@@ -120,16 +119,6 @@ def feature_major(X, rows):
     return out
 
 
-def _whitening(design, u):
-    """The weighted mean m of the rows, and T with ``T'T`` the inverse of their covariance (a little ridge added)."""
-    G, _ = design.gram(u, u)
-    mean = G[-1, :-1] / G[-1, -1]
-    covariance = G[:-1, :-1] / G[-1, -1] - np.outer(mean, mean)
-    spread = max(np.trace(covariance) / design.d, np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(covariance)
-    return mean, vectors.T / np.sqrt(np.maximum(values, 0.0) + RIDGE * spread)[:, None]
-
-
 class DenseDesign:
     """Products with ``[X, 1]`` for a dense `X` of n rows and d features.
 
@@ -141,6 +130,10 @@ class DenseDesign:
     def __init__(self, XT):
         self.XT = XT
         self.d, self.n = XT.shape
+
+    def rows(self):
+        """X itself, shape (n, d)."""
+        return self.XT.T
 
     def take(self, rows):
         """The design of some of the rows."""
@@ -159,15 +152,6 @@ class DenseDesign:
         upper, product = _dense_gram(self.XT, D, v)
         return _symmetric(upper), product
 
-    def sq_mahalanobis(self, u):
-        """Squared distances of the rows to their mean, relative to their covariance, both weighted; shape (n,)."""
-        mean, T = _whitening(self, u)
-        out = np.empty(self.n)
-        for start in range(0, self.n, STRIP):
-            part = T @ (self.XT[:, start : start + STRIP] - mean[:, None])
-            out[start : start + STRIP] = np.einsum("ji,ji->i", part, part)
-        return out
-
 
 class SparseDesign:
     """The same products for a CSR matrix, which is never made dense."""
@@ -176,7 +160,15 @@ class SparseDesign:
         self.X = sparse.csr_matrix(X, dtype=np.float64)
         self.X.sort_indices()  # the Gram kernel fills the upper triangle only
         self.n, self.d = X.shape
-        self.arrays = self.X.data, self.X.indices, self.X.indptr
+        integers = np.int32 if self.X.nnz <= np.iinfo(np.int32).max else np.int64  # one of the two is compiled
+        self.arrays = (
+            self.X.data,
+            self.X.indices.astype(integers, copy=False),
+            self.X.indptr.astype(integers, copy=False),
+        )
+
+    def rows(self):
+        return self.X
 
     def take(self, rows):
         return SparseDesign(self.X[rows])
@@ -191,15 +183,6 @@ class SparseDesign:
         """As `DenseDesign.gram`."""
         upper, product = _sparse_gram(*self.arrays, D, v, self.d)
         return _symmetric(upper), product
-
-    def sq_mahalanobis(self, u):
-        """As `DenseDesign.sq_mahalanobis`."""
-        mean, T = _whitening(self, u)
-        out = np.empty(self.n)
-        for start in range(0, self.n, STRIP):
-            part = self.X[start : start + STRIP] @ T.T - T @ mean
-            out[start : start + STRIP] = np.einsum("ij,ij->i", part, part)
-        return out
 
 
 def _symmetric(upper):

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from handful.svm.coordinate_descent import affordable_passes, descend
 from handful.svm.interior_point import Solution, dual_objective, minimise
 from handful.svm.staged import COOL, SMALLEST, stratified_sample
 
@@ -32,6 +33,8 @@ def rough_solution(X, y, c, *, tol):
     -------
     Solution; its `lower_bound` holds whatever the gap
     """
+    if affordable_passes(X.rows()):
+        return descend(X.rows(), y, c, tol=tol)
     if X.n < SMALLEST:
         return minimise(X, y, c, tol=tol)
     rows = stratified_sample(y, SAMPLE)

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from handful.svm.interior_point import Solution, minimise
+from handful.svm.coordinate_descent import PASSES, affordable_passes, descend
+from handful.svm.interior_point import Solution, gram_fits, minimise
 from handful.svm.kernels import design
 
 SMALLEST = 8000  # below this many rows one solve is cheaper than several
@@ -31,6 +32,9 @@ PATIENCE = 60  # iterations for a reduced problem: one that has no feasible dual
 def solve(X, y, c, *, tol, start=None, max_iter=200):
     """The solution of a weighted SVM with a relative duality gap of at most `tol` on all rows.
 
+    Wide data go to coordinate descent first, for a quarter of the time that the interior-point method is expected to
+    take. That method goes on where the descent does not get there, if its Gram matrix fits in the memory.
+
     Parameters
     ----------
     X : float64 array or CSR matrix, shape (n, d)
@@ -45,6 +49,13 @@ def solve(X, y, c, *, tol, start=None, max_iter=200):
     Solution; its `n_iter` counts the iterations of every stage
     """
     n = len(y)
+    n_passes = affordable_passes(X)
+    if n_passes:
+        n_passes = min(n_passes, PASSES * max_iter) if gram_fits(X.shape[1]) else PASSES * max_iter
+        wide = descend(X, y, c, tol=tol, bias=0.0 if start is None else start[-1], max_iter=n_passes)
+        if wide.gap <= tol or not gram_fits(X.shape[1]):
+            return wide
+        start = wide.w
     if n < SMALLEST:
         mu = 1.0 if start is None else WARM
         return minimise(design(X), y, c, tol=tol, start=start, mu=mu, max_iter=max_iter)

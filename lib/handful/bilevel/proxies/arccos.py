@@ -1,4 +1,4 @@
-"""What a layer of infinitely many ReLUs does to covariances (Cho and Saul 2009), fast enough for every pair of pixels.
+"""Covariances after a layer of infinitely many ReLUs (Cho and Saul 2009), fast enough for every pair of pixels.
 
 For Gaussian inputs of variances q_x, q_y and covariance s, at the angle ``t = arccos(c)``, ``c = s / sqrt(q_x q_y)``::
 

@@ -24,9 +24,9 @@ class CNTK(TangentKernel):
 
     Notes
     -----
-    Rows of float32 (or of bytes) take about a tenth of the time of float64 ones, and one that is as precise but for
-    images that nearly coincide. On one core of 2025, flatten costs about a nanosecond for each pixel, convolution and
-    pair of images.
+    Rows of float32 (or of bytes) take about a tenth of the time of float64 ones, and are as precise unless two images
+    nearly coincide. On one core of 2025, a flatten head costs about a nanosecond for each pixel, convolution and pair
+    of images.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def dense_layers(s, t, variance_x, variance_y, hidden, w_var, b_var):
 
 
 class TangentKernel(Kernel):
-    """Base class: scales of weights and biases, in every layer the same."""
+    """Base class: a network whose layers all have the same scales of weights and biases."""
 
     def check(self):
         """ValueError if a hyper-parameter is out of range."""
@@ -70,7 +70,7 @@ class NTK(TangentKernel):
 
     Notes
     -----
-    float32 rows are several times faster than float64 ones and as good, but for rows that nearly coincide.
+    float32 rows are several times faster than float64 ones, and as precise unless two rows nearly coincide.
 
     Examples
     --------

@@ -1,0 +1,126 @@
+"""Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
+
+import numpy as np
+from numba import njit
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics import pairwise_distances_argmin
+
+from handful.checks import MAX_SEED
+from handful.coreset import Selector
+from handful.linalg import sq_distance
+
+
+class _Centers(Selector):
+    # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
+
+    def __init__(self, size=100, *, weighting="binary", random_state=None):
+        self.size = size
+        self.weighting = weighting
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        if self.weighting not in ("binary", "cells"):
+            raise ValueError(f"weighting must be 'binary' or 'cells', got {self.weighting!r}.")
+        present = np.flatnonzero(sample_weight)
+        X, sample_weight = X[present], sample_weight[present]
+        centers = self._centers(X, sample_weight, rng)
+        if self.weighting == "binary":
+            weights = np.full(self.size, sample_weight.sum() / self.size)
+        else:
+            nearest = pairwise_distances_argmin(X, X[centers])
+            weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
+        return present[centers], weights
+
+
+class KMeansPlusPlus(_Centers):
+    """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those before it.
+
+    Parameters
+    ----------
+    size : number of points m
+    weighting : "binary" gives every row the same weight, as the papers do; "cells" the summed sample_weight of the
+        rows nearest to it
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,), distinct, in the order of selection
+    weights_ : shape (m,), they add up to the total sample_weight
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [0.2], [9.0]])
+    >>> centers, w = KMeansPlusPlus(2, weighting="cells", random_state=0).fit(X).take(X)
+    >>> sorted(w.tolist())
+    [1.0, 3.0]
+    """
+
+    def _centers(self, X, sample_weight, rng):
+        seed = int(rng.integers(MAX_SEED))
+        # one trial a step is the published algorithm; scikit-learn's default is greedy
+        _, centers = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)
+        distinct = list(dict.fromkeys(centers.tolist()))
+        if len(distinct) < self.size:  # all distinct rows are chosen: any further row will do
+            rest = np.setdiff1d(np.arange(len(X)), distinct)
+            distinct += rng.choice(rest, self.size - len(distinct), replace=False).tolist()
+        return np.array(distinct)
+
+
+class KCenter(_Centers):
+    """Greedy k-center (Gonzalez 1985): a random row, then always the row farthest from those chosen.
+
+    Parameters
+    ----------
+    size : number of points m
+    weighting : as in `KMeansPlusPlus`
+    random_state : int, Generator or None; decides the first row, ties go to the smallest index
+
+    Attributes
+    ----------
+    indices_ : shape (m,), distinct, in the order of selection
+    weights_ : shape (m,), they add up to the total sample_weight
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [9.0]])
+    >>> KCenter(3, random_state=0).fit(X).take(X)[0].ravel().tolist()
+    [9.0, 0.0, 5.0]
+    """
+
+    def _centers(self, X, sample_weight, rng):
+        return farthest_first(X, self.size, rng=rng)
+
+
+def farthest_first(X, n, *, rng, covered=()):
+    """Rows of `X`, each farthest from those before it and from `covered` (Gonzalez 1985). O(n) passes over X.
+
+    Parameters
+    ----------
+    X : array, shape (rows, d)
+    n : int, rows wanted, at most all of them
+    rng : numpy.random.Generator; draws the first row where nothing is covered yet
+    covered : array, shape (c, d), points that count as chosen already
+
+    Returns
+    -------
+    int array, shape (n,), distinct; ties go to the smallest index
+    """
+    sq_dist = np.full(len(X), np.inf)
+    for point in covered:
+        _approach(X, point, sq_dist)
+    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(len(X)))]
+    while len(chosen) < n:
+        _approach(X, X[chosen[-1]], sq_dist)
+        sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
+        chosen.append(int(np.argmax(sq_dist)))
+    return np.array(chosen)
+
+
+@njit(cache=True, nogil=True)
+def _approach(X, point, sq_dist):
+    # Lower `sq_dist` to the squared distances from `point` where those are smaller.
+    point = point.astype(np.float64)
+    for i in range(X.shape[0]):
+        sq_dist[i] = min(sq_dist[i], sq_distance(X[i], point))

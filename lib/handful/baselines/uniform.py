@@ -1,0 +1,40 @@
+"""Uniform sampling: the baseline that every selection has to beat."""
+
+import numpy as np
+
+from handful.coreset import Selector
+
+
+class UniformCoreset(Selector):
+    """Rows drawn uniformly without repetition.
+
+    Parameters
+    ----------
+    size : number of points m
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,)
+    weights_ : shape (m,), ``sample_weight * n / m``: an unbiased estimate of every weighted sum
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(20.0).reshape(10, 2)
+    >>> X_small, w = UniformCoreset(5, random_state=0).fit(X).take(X)
+    >>> X_small.shape, w.tolist()
+    ((5, 2), [2.0, 2.0, 2.0, 2.0, 2.0])
+    """
+
+    _takes_sparse = True
+    _computes = False
+
+    def __init__(self, size=100, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        present = np.flatnonzero(sample_weight)
+        indices = rng.choice(present, self.size, replace=False)
+        return indices, sample_weight[indices] * (len(present) / self.size)

@@ -1,0 +1,1 @@
+"""What selections compute with: inner solves, passes over all rows, implicit gradients, bases of spans."""

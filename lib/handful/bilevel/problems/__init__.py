@@ -1,0 +1,1 @@
+"""Inner problems: the models that are trained on a coreset."""

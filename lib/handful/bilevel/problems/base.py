@@ -1,0 +1,180 @@
+"""Inner problems: what will be trained on the coreset, and the protocol for a user's own."""
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from sklearn.base import BaseEstimator
+
+from handful.bilevel.numerics.newton import MAX_ITER, ConvergenceError
+from handful.bilevel.selections.generic import GenericSelection
+
+NEEDED = ("losses", "gradients", "hessian")  # of a problem without a selection of its own
+
+
+class Problem(BaseEstimator):
+    """Base class of inner problems: `BilevelCoreset` selects for any model that one describes.
+
+    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass sets its
+    hyper-parameters in `__init__` and implements `losses`, `gradients` and `hessian`; that is enough where the penalty
+    is quadratic with its minimum at zero. Other penalties, and losses that are not convex, need a `solve` of their own.
+
+    Everything works with p x p matrices and reads all rows once a step: p up to some hundreds.
+
+    Examples
+    --------
+    Poisson regression (rows x, counts y, mean exp(x' theta)):
+
+    >>> from handful import BilevelCoreset
+    >>> class Poisson(Problem):
+    ...     def __init__(self, l2=1e-2):
+    ...         self.l2 = l2
+    ...
+    ...     def losses(self, theta, X, y):
+    ...         return np.exp(X @ theta) - y * (X @ theta)
+    ...
+    ...     def gradients(self, theta, X, y):
+    ...         return (np.exp(X @ theta) - y)[:, None] * X
+    ...
+    ...     def hessian(self, theta, X, y, weights):
+    ...         return (X.T * (weights * np.exp(X @ theta))) @ X + self.l2 * np.eye(X.shape[1])
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> y = rng.poisson(np.exp(X @ [0.5, -0.5, 0.2]))
+    >>> coreset = BilevelCoreset(Poisson(), size=20, random_state=0).fit(X, y)
+    >>> len(coreset.indices_)
+    20
+    """
+
+    needs_y = True  # `fit` refuses y=None
+    takes_sparse = False
+    classifies = False  # whether y holds classes, of which each must be among the chosen rows
+    forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
+    alternate = False  # whether the parts of a joint problem take turns
+
+    def check(self):
+        """ValueError if a hyper-parameter makes no sense."""
+
+    def parts(self):
+        """``(problem, factor of its outer loss)`` for each problem of a joint one; this one alone otherwise."""
+        return [(self, 1.0)]
+
+    def variants(self):
+        """Problems of other trainers one may meet, this one first, for ``robust=True``; ValueError without any."""
+        raise ValueError(
+            f"robust=True knows variants of linear problems only, not of {self!r}: use a Joint of your own."
+        )
+
+    def encode(self, y):
+        """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
+        return y
+
+    def selection(self, rows, rng, *, ihvp=None, weighted=False):
+        """An empty `Selection` of this problem; a `GenericSelection`, unless a subclass has a better one.
+
+        Parameters
+        ----------
+        rows : Rows, with encoded targets
+        rng : numpy.random.Generator, for samples of rows
+        ihvp : InverseHessian, or None for the problem's own way
+        weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
+        """
+        return GenericSelection(self, rows, rng, ihvp)
+
+    def start(self, X, y):
+        """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
+        return np.zeros(X.shape[1])
+
+    def losses(self, theta, X, y):
+        """Loss of every row, without the penalty, shape (n,)."""
+        raise NotImplementedError
+
+    def gradients(self, theta, X, y):
+        """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a time."""
+        raise NotImplementedError
+
+    def hessian(self, theta, X, y, weights):
+        """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights give the penalty's."""
+        raise NotImplementedError
+
+    def solve(self, X, y, weights, start=None):
+        """Minimiser of ``sum_i weights_i loss_i(theta) + penalty(theta)``, shape (p,).
+
+        Damped Newton steps, for convex losses and a quadratic penalty with its minimum at zero.
+
+        Parameters
+        ----------
+        X, y : the rows, shape (s, d) and (s,)
+        weights : shape (s,), non-negative, adding up to 1
+        start : where to start, e.g. the solution for other weights; `self.start(X, y)` for None
+
+        Raises
+        ------
+        ConvergenceError
+            if the Hessian is not positive definite, or steps end short of the tolerance
+        """
+        theta = self.start(X, y) if start is None else start
+        penalty = self.hessian(theta, X, y, np.zeros(len(weights)))
+
+        def objective(theta):
+            with np.errstate(over="ignore", invalid="ignore"):
+                return weights @ self.losses(theta, X, y) + 0.5 * theta @ penalty @ theta
+
+        def gradient(theta):
+            return weights @ self.gradients(theta, X, y) + penalty @ theta
+
+        value, g = objective(theta), gradient(theta)
+        unit = max(np.abs(g).max(), np.abs(gradient(np.zeros_like(theta))).max(), np.finfo(float).tiny)
+        for _ in range(MAX_ITER):
+            if np.abs(g).max() <= 1e-9 * unit:
+                return theta
+            try:
+                step = cho_solve(cho_factor(self.hessian(theta, X, y, weights)), g)
+            except (LinAlgError, ValueError):
+                raise ConvergenceError(
+                    f"the Hessian of {self!r} on {len(weights)} points is not positive definite: a larger penalty "
+                    "makes it so."
+                ) from None
+            slope, length = g @ step, 1.0
+            if slope <= 1e-24 * abs(value):  # rounding; where zero is the solution, so is the unit
+                return theta
+            while True:
+                trial = theta - length * step
+                new = objective(trial)
+                # the last term allows for rounding: near the solution two values differ by less than their errors
+                if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
+                    break
+                length *= 0.5
+            if not new <= value + 1e-14 * abs(value):
+                break
+            theta, value, g = trial, new, gradient(trial)
+        left = np.abs(g).max() / unit
+        if not left <= 1e-6:
+            raise ConvergenceError(
+                f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} Newton steps "
+                f"(gradient {left:.1e} of the largest): scale the features or raise the penalty."
+            )
+        return theta
+
+
+def check_problem(problem):
+    """Refuse what cannot be selected for.
+
+    Raises
+    ------
+    TypeError
+        for a `Problem` that lacks methods
+    ValueError
+        for what is no problem, and parameters that make no sense
+    """
+    if not isinstance(problem, Problem):
+        raise ValueError(
+            f"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got {problem!r}."
+        )
+    if type(problem).selection is Problem.selection:
+        methods = {name: getattr(problem, name) for name in NEEDED}
+        missing = [name for name, m in methods.items() if getattr(m, "__func__", None) is getattr(Problem, name)]
+        if missing:
+            raise TypeError(
+                f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, and lacks "
+                f"{', '.join(missing)}: see handful.bilevel.Problem."
+            )
+    problem.check()

@@ -1,0 +1,192 @@
+"""Networks as inner problems: trained from scratch, implicit gradients from products alone (Section 3.5.1).
+
+torch is imported where it is needed, so that the room can be had without it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from handful.bilevel.problems.base import Problem
+from handful.bilevel.problems.linear import soft_targets
+from handful.checks import check_integer, check_number
+
+CURVATURES = ("gauss-newton", "hessian")
+OPTIMISERS = ("sgd", "adam")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a network is trained on the chosen rows. The defaults are the paper's for WideResNet-16-4 (Section 5.2.3).
+
+    Attributes
+    ----------
+    n_steps : int, minibatches, whatever the number of rows; the paper's 300 n / m epochs are a fixed number of steps
+    batch_size : int; fewer rows than that are one minibatch
+    learning_rate : float, at the start; it falls to zero along half a cosine
+    momentum : float, of SGD (Nesterov's)
+    weight_decay : float, the penalty ``weight_decay / 2 |theta|^2`` on all parameters, also in implicit gradients
+    optimiser : "sgd" or "adam"
+    augment : function ``(X, generator) -> X`` of a minibatch and a torch Generator of the CPU, or None
+    bfloat16 : bool, whether to train in mixed precision; implicit gradients stay in the network's own
+    """
+
+    n_steps: int = 2000
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    optimiser: str = "sgd"
+    augment: Callable | None = field(default=None, repr=False)
+    bfloat16: bool = False
+
+    def check(self):
+        """ValueError for a setting that makes no sense."""
+        for name in ("n_steps", "batch_size"):
+            check_integer(name, getattr(self, name), of=self)
+        check_number("learning_rate", self.learning_rate, above=0, of=self)
+        for name in ("momentum", "weight_decay"):
+            check_number(name, getattr(self, name), least=0, of=self)
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser of TrainConfig must be one of {OPTIMISERS}, got {self.optimiser!r}.")
+
+
+class Network(Problem):
+    """A torch network as inner problem of `BilevelCoreset` (Borsos et al. 2024, Sections 3.5.1 and 5.2.3).
+
+    Each round trains the network from scratch on the points chosen so far, solves ``H v = grad g`` by a Neumann series
+    (``ihvp="auto"``) or conjugate gradients on minibatches, and takes the points of the smallest implicit gradient.
+    Row scores ``grad l_k' v`` are directional derivatives: one pass in forward mode over all rows, no gradient per row.
+
+    Selection is forward, with equal weights and the linear rule:
+    ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200), rule="linear")``.
+
+    Parameters
+    ----------
+    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), each training begins at a copy of it
+        as it is now; or a function without arguments that makes one, called anew in every round
+    loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y holds classes or
+        rows of probabilities
+    train : TrainConfig
+    curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the paper's, which may be
+        indefinite: conjugate gradients then stop, the Neumann series may diverge, which is an error
+    curvature_batch_size : int, chosen rows in the minibatch of one Hessian-vector product
+    batch_size : int, rows that passes for scores and gradients read at a time; training has its own in `train`
+    device : of torch, such as "cuda"; None is the CPU
+    random_state : int, from which every round derives the seeds of its initial weights and minibatches
+    checkpoint : path of a file in which the choice is kept after every round, so that the same fit after a crash goes
+        on there, as if it had not been. A fit of another size or batch size takes over those rounds of the file that
+        it would have chosen as well. Other data, options, networks or losses are refused. None keeps nothing
+
+    Raises
+    ------
+    ValueError
+        if the module does not take rows of X's shape, module, loss and targets do not suit each other, X has entries
+        beyond the module's type, or the checkpoint is of another task
+    ConvergenceError
+        if training ends in a loss that is not finite, the Neumann series diverges, or scores are not finite
+
+    Examples
+    --------
+    >>> import torch
+    >>> from handful.bilevel import BilevelCoreset, Forward, Network, TrainConfig
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> net = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10))
+    >>> problem = Network(net, train=TrainConfig(n_steps=50, learning_rate=1e-2, optimiser="adam"))
+    >>> strategy = Forward(batch_size=10, n_start=20)
+    >>> coreset = BilevelCoreset(problem, size=40, strategy=strategy, rule="linear", random_state=0)
+    >>> len(coreset.fit(X / 16, y).indices_)
+    40
+    """
+
+    forward_only = True
+
+    def __init__(
+        self,
+        module,
+        loss=None,
+        *,
+        train=None,
+        curvature="gauss-newton",
+        curvature_batch_size=512,
+        batch_size=1024,
+        device=None,
+        random_state=0,
+        checkpoint=None,
+    ):
+        self.module = module
+        self.loss = loss
+        self.train = train
+        self.curvature = curvature
+        self.curvature_batch_size = curvature_batch_size
+        self.batch_size = batch_size
+        self.device = device
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+
+    @property
+    def classifies(self):
+        """Whether y holds classes."""
+        return self.loss is None
+
+    def check(self):
+        """ValueError for an option that makes no sense, and for CUDA where there is none; ImportError without torch."""
+        from handful.bilevel.selections.training import check_device
+
+        if not callable(self.module):
+            raise ValueError(f"module must be a torch module or a function that makes one, got {self.module!r}.")
+        if self.curvature not in CURVATURES:
+            raise ValueError(f"curvature must be one of {CURVATURES}, got {self.curvature!r}.")
+        if not (self.loss is None or callable(self.loss)):
+            raise ValueError(f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}.")
+        if not isinstance(self.training(), TrainConfig):
+            raise ValueError(f"train must be a TrainConfig or None, got {self.train!r}.")
+        self.training().check()
+        for name in ("curvature_batch_size", "batch_size"):
+            check_integer(name, getattr(self, name))
+        check_integer("random_state", self.random_state, least=0)
+        check_device(self.device)
+
+    def training(self):
+        """The `TrainConfig` that holds."""
+        return TrainConfig() if self.train is None else self.train
+
+    def encode(self, y):
+        """Classes as integers in the order of `numpy.unique`; rows of probabilities and others as floats.
+
+        Raises
+        ------
+        ValueError
+            for rows of probabilities that are negative or do not add up to one, and for words beside a loss
+        """
+        y = np.asarray(y)
+        if self.loss is None:
+            return np.unique(y, return_inverse=True)[1] if y.ndim == 1 else soft_targets(y).astype(np.float32)
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels.")
+        return y.astype(np.float32) if y.dtype.kind == "f" else y
+
+    def selection(self, rows, rng, *, ihvp=None, weighted=False):
+        """An empty `NetworkSelection`."""
+        from handful.bilevel.selections.network import NetworkSelection
+
+        return NetworkSelection(self, rows, ihvp)
+
+    def fit_module(self, X, y, rng, watch=None):
+        """A module trained from scratch on some rows.
+
+        Parameters
+        ----------
+        X : tensor, shape (s, d); y : tensor, encoded targets
+        rng : numpy.random.Generator, of the initial weights and the minibatches
+        watch : function ``(step, module)``, called after each minibatch, counted from 1, or None
+
+        Returns
+        -------
+        torch.nn.Module, in evaluation mode
+        """
+        from handful.bilevel.selections.training import Trainer
+
+        return Trainer(self).fit(X, y, rng, watch)

@@ -1,0 +1,85 @@
+"""Selection in the features of a proxy, for selectors that must see raw rows: of a stream, of a memory."""
+
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+
+from handful.bilevel.proxies import RBF, Nystrom
+from handful.bilevel.selector import BilevelCoreset
+from handful.checks import MAX_SEED
+from handful.coreset import Selector
+
+
+def _knows_one_class(selector):
+    return hasattr(selector._chooser(), "select_one_class")
+
+
+class ProxyCoreset(Selector):
+    """The coreset that a selector chooses in the features of a proxy (Borsos et al. 2024, Section 3.5.2).
+
+    The proxy is fitted anew on the rows of every `fit`. That suits places where rows come in parts, such as the
+    selector of a `MergeReduce` or of a `ReplayBuffer`.
+
+    Parameters
+    ----------
+    selector : Selector that chooses among the features; `BilevelCoreset()` by default. Its own `size` and
+        `random_state` are not used
+    proxy : transformer, such as `Nystrom(NTK())`; `Nystrom(RBF())` by default. Its `random_state` is set, if it has one
+    size : number of points m
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_, weights_ : those of the selector
+    selector_ : the fitted selector
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from handful.bilevel import BilevelCoreset, Logistic, ProxyCoreset
+    >>> from handful.bilevel.proxies import RBF, Nystrom
+    >>> X, y = load_digits(return_X_y=True)
+    >>> few = ProxyCoreset(BilevelCoreset(Logistic(1e-3)), Nystrom(RBF(1e-3), n_landmarks=64), size=20, random_state=0)
+    >>> len(few.fit(X, y).indices_)
+    20
+    """
+
+    def __init__(self, selector=None, proxy=None, *, size=100, random_state=None):
+        self.selector = selector
+        self.proxy = proxy
+        self.size = size
+        self.random_state = random_state
+
+    @property
+    def _needs_y(self):
+        return self._chooser()._needs_y
+
+    @property
+    def _ranks(self):
+        return self._chooser()._ranks
+
+    def __sklearn_tags__(self):
+        tags, inner = super().__sklearn_tags__(), get_tags(self._chooser())
+        tags.classifier_tags, tags.target_tags = inner.classifier_tags, inner.target_tags
+        return tags
+
+    def _chooser(self):
+        return BilevelCoreset() if self.selector is None else self.selector
+
+    @available_if(_knows_one_class)
+    def select_one_class(self, X, sample_weight, rng):
+        """The selector's own `select_one_class`, in the features: ``(indices, weights)``."""
+        features, selector = self._features_and_selector(X, rng)
+        return selector.select_one_class(features, sample_weight, rng)
+
+    def _features_and_selector(self, X, rng):
+        proxy = clone(Nystrom(RBF()) if self.proxy is None else self.proxy)
+        if "random_state" in proxy.get_params():
+            proxy.set_params(random_state=int(rng.integers(MAX_SEED)))
+        selector = clone(self._chooser()).set_params(size=self.size, random_state=rng)
+        return proxy.fit_transform(X), selector
+
+    def _select(self, X, y, sample_weight, rng):
+        features, selector = self._features_and_selector(X, rng)
+        self.selector_ = selector.fit(features, y, sample_weight=sample_weight)
+        return self.selector_.indices_, self.selector_.weights_

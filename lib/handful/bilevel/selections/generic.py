@@ -1,0 +1,126 @@
+"""Selection for any `Problem`: dense implicit gradients and predicted gains from its four methods."""
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
+
+from handful.bilevel.numerics.newton import ConvergenceError
+from handful.bilevel.selections.base import Selection, decrease
+
+ENTRIES = 1 << 22  # of a block of row gradients
+CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
+
+
+class GenericSelection(Selection):
+    """A growing coreset of a user's problem, at a cost of p^3 and n p a step.
+
+    Parameters
+    ----------
+    problem, data, ihvp : as in `Selection`
+    rng : numpy.random.Generator, for the rows of the outer Hessian
+    """
+
+    def __init__(self, problem, data, rng, ihvp=None):
+        super().__init__(problem, data, ihvp)
+        self.theta = None
+        self._sample = data.sample(CURVATURE_ROWS, rng)
+        self._u = data.share
+
+    def solve(self, weights=None):
+        """As `Selection.solve`; the problem's own `solve` and `hessian` do it."""
+        s = len(self)
+        c = np.full(s, 1.0 / s) if weights is None else weights
+        X, y = self.data.take(self.indices)
+        theta = np.asarray(self.problem.solve(X, y, c, start=self.theta), dtype=np.float64)
+        if not (theta.ndim == 1 and np.isfinite(theta).all()):
+            raise ConvergenceError(
+                f"{type(self.problem).__name__}.solve must give finite parameters of shape (p,), got shape "
+                f"{theta.shape} with {np.count_nonzero(~np.isfinite(theta))} entries that are not finite."
+            )
+        self.theta, self.weights = theta, c
+        self._hessian = np.asarray(self.problem.hessian(theta, X, y, c), dtype=np.float64)
+        p = len(theta)
+        if self._hessian.shape != (p, p) or not np.isfinite(self._hessian).all():
+            raise ConvergenceError(
+                f"{type(self.problem).__name__}.hessian must give a finite matrix of shape {(p, p)}, got shape "
+                f"{self._hessian.shape} with {np.count_nonzero(~np.isfinite(self._hessian))} entries that are not."
+            )
+        try:
+            self._factor = cho_factor(self._hessian + self.ihvp.damping * np.eye(p))
+        except LinAlgError:
+            least = eigvalsh(self._hessian)[0]
+            raise ConvergenceError(
+                f"the Hessian of {self.problem!r} on {s} points is not positive definite (least eigenvalue "
+                f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or damping (now "
+                f"{self.ihvp.damping:g})."
+            ) from None
+
+    def _blocks(self, rows):
+        # rows, few enough at a time that their gradients fit into memory
+        step = max(1, ENTRIES // max(len(self.theta), 1))
+        for lo in range(0, len(rows), step):
+            yield rows[lo : lo + step]
+
+    def _gradients(self, rows):
+        return self.problem.gradients(self.theta, *self.data.take(rows))
+
+    def mean_loss(self):
+        """Weighted mean of the outer losses at the current parameters."""
+        losses = np.asarray(self.problem.losses(self.theta, self.data.X, self.data.y), dtype=np.float64)
+        if losses.shape != self._u.shape or not np.isfinite(losses).all():
+            raise ValueError(
+                f"{type(self.problem).__name__}.losses must give one finite number a row, shape {self._u.shape}, got "
+                f"shape {losses.shape} with {np.count_nonzero(~np.isfinite(losses))} that are not finite."
+            )
+        return float(self._u @ losses)
+
+    def outer_loss(self):
+        """As `Selection.outer_loss`."""
+        self.gradient = self._outer_gradient()
+        return self.mean_loss()
+
+    def _outer_gradient(self):
+        g = np.zeros(len(self.theta))
+        for rows in self._blocks(np.flatnonzero(self._u)):
+            g += self._u[rows] @ self._gradients(rows)
+        return g
+
+    def row_scores(self):
+        """As `Selection.row_scores`."""
+        self.gradient = self._outer_gradient()
+        if self.ihvp.exact:
+            self.direction = cho_solve(self._factor, self.gradient)
+        else:
+            self.direction = self.ihvp.solve(self._hessian.__matmul__, self.gradient)
+        scores = np.empty(len(self._u))
+        for rows in self._blocks(np.arange(len(scores))):
+            scores[rows] = self._gradients(rows) @ self.direction
+        return scores
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """As `Selection.predicted_gains`, by one Newton step of the problem with each row."""
+        s = len(self)
+        X, y = self.data.take(self.indices)
+        rows = self._gradients(candidates)
+        # at the solution the penalty's gradient balances that of the losses
+        pull = -self.weights @ self._gradients(self.indices)
+        penalty = self.problem.hessian(self.theta, X, y, np.zeros(s))
+        data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
+        H_out = self.outer_hessian()
+        slope, bend = np.empty(len(candidates)), np.empty(len(candidates))
+        for j, k in enumerate(candidates):
+            own = self.problem.hessian(self.theta, *self.data.take([k]), np.ones(1)) - penalty
+            step = np.linalg.solve(data + own + s * penalty, rows[j] + pull)
+            slope[j], bend[j] = step @ self.gradient, step @ H_out @ step
+        return decrease(slope, bend, free_weights)
+
+    def outer_hessian(self):
+        """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p, p)."""
+        X, y = self.data.take(self._sample)
+        u = self._u[self._sample] / self._u[self._sample].sum()
+        hessian = self.problem.hessian
+        return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))
+
+    def weight_quadratic(self):
+        """As `Selection.weight_quadratic`, by the derivative of the solution by the weights (Equation 3)."""
+        jacobian = -cho_solve(self._factor, self._gradients(self.indices).T)
+        return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian

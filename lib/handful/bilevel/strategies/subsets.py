@@ -1,0 +1,100 @@
+"""Exchange and elimination in batches (Section 3.5.1)."""
+
+import numpy as np
+
+from handful.bilevel.strategies.base import Strategy, best_rows, random_start, warn_of_interruption
+from handful.bilevel.strategies.weights import final_weights
+
+
+class Exchange(Strategy):
+    """Exchange swaps the points that help least for those that promise most, from a random set of full size.
+
+    In each step the `batch_size` chosen points of the largest implicit gradient leave and as many of the smallest
+    enter. The best set of all steps (by its outer loss) is kept, which the paper does not do: steps in batches
+    overshoot. The last point of a class stays.
+
+    Parameters
+    ----------
+    batch_size : int, points swapped a step. None: 1 % of the coreset, as in the paper
+    max_iter : int, steps; the paper takes 200
+    """
+
+    integers = ("batch_size", "max_iter")
+
+    def __init__(self, batch_size=None, *, max_iter=200):
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+
+    def start(self, labels, candidates, size, rule, rng):
+        """As `Strategy.start`: `size` random rows."""
+        return random_start(labels, candidates, size, size, rng)
+
+    def bar(self, n, n_start, size):
+        """As `Strategy.bar`, of steps."""
+        return dict(total=self.max_iter, unit="step")
+
+    def run(self, model, size, *, rule, weighting, labels, bar):
+        """As `Strategy.run`."""
+        batch_size = max(1, round(0.01 * size)) if self.batch_size is None else self.batch_size
+        best, least = list(model.indices), np.inf
+        try:
+            for step in range(self.max_iter + 1):
+                model.solve()
+                newcomers = best_rows(model, batch_size, rule, batch_size)
+                loss = model.mean_loss()
+                if loss < least:
+                    best, least = list(model.indices), loss
+                if step == self.max_iter or not len(newcomers):
+                    break
+                alive = _without_worst(model, model.row_scores(), len(newcomers), labels)
+                newcomers = newcomers[: np.count_nonzero(~alive)]
+                model.keep(alive)
+                model.add(newcomers)
+                bar.update(1)
+        except KeyboardInterrupt:
+            warn_of_interruption(f"{bar.n} exchanges, of which the best {size} points are left")
+        if best != model.indices:
+            model.keep(np.zeros(len(model), dtype=bool))
+            model.add(best)
+        model.solve()
+        return None if weighting == "binary" else final_weights(model)
+
+
+class Elimination(Strategy):
+    """Elimination drops the points of the largest implicit gradient from all rows, for coresets not much smaller.
+
+    The last point of a class stays.
+
+    Parameters
+    ----------
+    batch_size : int, points dropped a step. None: a 200th of the rows (the paper: 200 of 45,000)
+    """
+
+    integers = ("batch_size",)
+
+    def __init__(self, batch_size=None):
+        self.batch_size = batch_size
+
+    def run(self, model, size, *, rule, weighting, labels, bar):
+        """As `Strategy.run`."""
+        batch_size = max(1, round(len(model) / 200)) if self.batch_size is None else self.batch_size
+        while len(model) > size:
+            model.solve()
+            alive = _without_worst(model, model.row_scores(), min(batch_size, len(model) - size), labels)
+            model.keep(alive)
+            bar.update(np.count_nonzero(~alive))
+        return None if weighting == "binary" else final_weights(model)
+
+
+def _without_worst(model, scores, count, labels):
+    # Mask of the chosen rows, False for the `count` of the smallest score; ties go to the smaller index.
+    chosen = np.asarray(model.indices)
+    order = np.lexsort((chosen, scores[chosen]))
+    if labels is not None:
+        best_of_class = {}
+        for place in order[::-1]:
+            best_of_class.setdefault(labels[chosen[place]], place)
+        order = order[~np.isin(order, list(best_of_class.values()))]
+    alive = np.ones(len(chosen), dtype=bool)
+    alive[order[:count]] = False
+    return alive

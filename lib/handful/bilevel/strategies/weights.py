@@ -1,0 +1,157 @@
+"""Outer optimisation: the weights of a given set of points that make training on them best on all the data."""
+
+import numpy as np
+
+from handful.linalg import project_simplex
+
+_ZERO = 1e-9  # smallest weight that counts as positive, in units of 1 / s
+GAUSS_NEWTON_BELOW = 400  # points up to which an s x s matrix is cheap
+
+
+def simplex_quadratic(Q, b, start):
+    """Minimise ``1/2 c' Q c - b' c`` over the simplex by an active-set method.
+
+    Parameters
+    ----------
+    Q : positive definite, shape (s, s); b : shape (s,)
+    start : feasible point, shape (s,); where it is zero, the bound is taken as active at first
+
+    Returns
+    -------
+    c : shape (s,), non-negative, adding up to 1
+    """
+    s = len(b)
+    free = start > 0
+    c = None
+    released = 0
+    while True:
+        block = Q[np.ix_(free, free)]
+        solved = np.linalg.solve(block, np.column_stack([b[free], np.ones(free.sum())]))
+        level = (1.0 - solved[:, 0].sum()) / solved[:, 1].sum()
+        value = solved[:, 0] + level * solved[:, 1]
+        if not (np.isfinite(value).all() and value.any()):  # numerically singular: there is no better point
+            return start
+        negative = value < 0
+        if negative.any():
+            rows = np.flatnonzero(free)
+            if c is None:  # all of them leave at once; a wrong one is released again below
+                free[rows[negative]] = False
+            else:  # from a feasible point, only those that block the way: the objective falls, so no set comes twice
+                way = value - c[rows]
+                reach = np.where(negative, c[rows] / np.where(negative, -way, 1.0), np.inf)
+                c[rows] = np.maximum(c[rows] + reach.min() * way, 0.0)
+                blocking = rows[reach <= reach.min()]
+                free[blocking], c[blocking] = False, 0.0
+            continue
+        c = np.zeros(s)
+        c[free] = value
+        multiplier = Q @ c - b - level
+        multiplier[free] = 0.0
+        worst = int(np.argmin(multiplier))
+        if multiplier[worst] >= -1e-10 * (np.abs(b).max() + np.abs(level)) or released >= 10 * s:
+            return c / c.sum()  # the sum is off by the rounding of `solved`
+        free[worst] = True
+        released += 1
+
+
+def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
+    """Weights of the selected points that minimise the outer loss (line 6 of Algorithm 1).
+
+    Where the paper takes 150 steps of Adam along the implicit gradient, these are Gauss-Newton steps: the parameters
+    are linearised in the weights (the implicit function theorem), the outer loss is followed to second order, and the
+    quadratic model is minimised over the simplex, kept close to the current weights by a Levenberg-Marquardt term that
+    grows until the outer loss decreases. The weights stay on the simplex, so that the inner problem keeps its penalty.
+
+    Parameters
+    ----------
+    model : selection of s points; left solved for the result
+    weights : where to start, shape (s,), adding up to 1; uniform for None
+    max_iter : Gauss-Newton steps
+    tol : relative decrease of the outer loss below which to stop
+
+    Returns
+    -------
+    shape (s,), non-negative, adding up to 1
+    """
+    s = len(model)
+    c = np.full(s, 1.0 / s) if weights is None else weights
+    loss = _loss(model, c)
+    damping = 1e-3
+    for _ in range(max_iter):
+        Q, slope = model.weight_quadratic()
+        scale = np.trace(Q) / s
+        if scale < np.finfo(float).tiny:  # the weights change nothing
+            break
+        decrease = 0.0
+        while decrease <= 0.0 and damping < 1e6:
+            D = Q + damping * scale * np.eye(s)
+            trial = simplex_quadratic(D, D @ c - slope, c * (c > _ZERO / s))
+            decrease = loss - _loss(model, trial)
+            damping *= 1.0 / 3.0 if decrease > 0.0 else 10.0
+        if decrease <= 0.0:
+            break
+        c = trial
+        loss -= decrease
+        if decrease < tol * loss:
+            break
+    _loss(model, c)
+    return c
+
+
+def descend(model, weights=None, *, max_iter=30, tol=1e-5):
+    """Weights that decrease the outer loss, by projected gradient steps, for more points than an s x s matrix allows.
+
+    Parameters
+    ----------
+    model, weights, tol : as in `optimise_weights`
+    max_iter : int, steps
+
+    Returns
+    -------
+    shape (s,), non-negative, adding up to 1
+    """
+    s = len(model)
+    c = np.full(s, 1.0 / s) if weights is None else weights
+    loss, slope = _slope(model, c)
+    length = 0.1 / (s * max(slope.std(), np.finfo(float).tiny))
+    for _ in range(max_iter):
+        for _ in range(20):
+            trial = project_simplex(c - length * slope)
+            move = trial - c
+            new, new_slope = _slope(model, trial)
+            if new <= loss - 1e-4 * (move @ move) / length:
+                break
+            length *= 0.4
+        decrease = loss - new
+        if decrease <= 0.0:
+            break
+        c, loss, slope, length = trial, new, new_slope, 1.5 * length
+        if decrease < tol * loss:
+            break
+    _loss(model, c)
+    return c
+
+
+def final_weights(model, weights=None, *, max_iter=30):
+    """Weights that minimise the outer loss, by Gauss-Newton steps for few points and by projected gradients for many.
+
+    Parameters
+    ----------
+    model, weights : as in `optimise_weights`
+    max_iter : int, projected gradient steps
+    """
+    if len(model) <= GAUSS_NEWTON_BELOW:
+        return optimise_weights(model, weights)
+    return descend(model, weights, max_iter=max_iter)
+
+
+def _loss(model, weights):
+    model.solve(weights)
+    return model.outer_loss()
+
+
+def _slope(model, weights):
+    # the outer loss and its derivative by the weights (Equation 3)
+    model.solve(weights)
+    scores = model.row_scores()
+    return model.mean_loss(), -scores[model.indices].astype(np.float64)

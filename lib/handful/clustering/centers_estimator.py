@@ -1,0 +1,27 @@
+"""What every fitted clusterer of this room does with rows: distances to its centres, and scikit-learn's formalities."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+
+class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Base of estimators with `n_clusters` and `cluster_centers_`."""
+
+    def transform(self, X):
+        """Distances to the centres, shape (n, C)."""
+        check_is_fitted(self)
+        return euclidean_distances(self._validate(X), self.cluster_centers_)
+
+    def _validate(self, X, reset=False):
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
+
+    @property
+    def _n_features_out(self):
+        return self.n_clusters
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

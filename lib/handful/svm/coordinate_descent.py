@@ -1,0 +1,152 @@
+"""Dual coordinate descent for the hinge loss whose bias is not penalised: memory O(nnz + n + d), for many features.
+
+One dual variable at a time is maximised over, with shrinking, as in Hsieh et al., "A Dual Coordinate Descent Method
+for Large-scale Linear SVM" (2008). A bias without penalty adds the constraint ``sum_i y_i a_i = 0``, which no single
+variable can keep: it gets a quadratic penalty and a multiplier, which is the bias itself (the method of multipliers;
+on the primal side, the proximal-point method in the bias). The penalty is that of a constant feature as long as the
+others together. The multiplier moves after every few passes, and since a short step of the bias moves the sum of all
+points near the margin, two or three moves settle it.
+
+A certificate is computed now and then: the primal objective with the best bias for the current normal, and the dual
+objective at a feasible point. Both hold whatever the state of the descent.
+"""
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from handful.svm.interior_point import Solution, dual_objective
+from handful.svm.kernels import FAST, SparseDesign
+
+WIDE = 500  # with fewer features the interior-point method is always taken
+ITERATIONS = 30  # of the interior-point method, for the comparison of costs
+GRAM = {True: 1.0, False: 0.25}  # nanoseconds of an operation in a Gram matrix, sparse or dense,
+FACTOR = 0.1  # in its Cholesky factor,
+PASS = 10.0  # and of a stored number in a pass of the descent: ratios of these times matter only
+SHARE = 0.25  # of the interior-point method's time is given to the descent, which loses no more than that
+LEAST = 40  # passes; with fewer it is not worth a try
+PASSES = 50  # for each iteration that `max_iter` allows
+MOVES = 10  # passes between two moves of the multiplier
+CHECK = 5.0  # passes' worth of work between two certificates
+FIRST, SHARPER, LAST = 0.1, 0.3, 1e-13  # violations (in units of the margin) at which shrunk points come back
+
+
+def affordable_passes(X):
+    """Passes over `X` (array or CSR, shape (n, d)) worth a try before the interior-point method; 0 for none."""
+    n, d = X.shape
+    if d <= WIDE:
+        return 0
+    is_sparse = sparse.issparse(X)
+    counts = np.diff(X.indptr).astype(np.float64) if is_sparse else np.full(n, float(d))
+    interior = ITERATIONS * (GRAM[is_sparse] * 0.5 * (counts @ counts) + FACTOR * d**3 / 3)
+    passes = SHARE * interior / (PASS * max(counts.sum(), 1.0))
+    return int(passes) if passes >= LEAST else 0
+
+
+def descend(X, y, c, *, tol, bias=0.0, max_iter=10_000):
+    """Minimise the weighted hinge loss, penalty 1/2 |w|^2, to a certified relative gap of `tol`.
+
+    Parameters
+    ----------
+    X : float64 array or CSR matrix, shape (n, d)
+    y : float array, shape (n,), -1 or +1, both present
+    c : positive float array, shape (n,), the price of each point's hinge loss
+    tol : float, relative duality gap
+    bias : float, where to start
+    max_iter : int, passes: updates of dual variables, in units of n
+
+    Returns
+    -------
+    Solution, its `n_iter` the passes; it may not have reached `tol`: the caller looks at `gap`
+    """
+    design = SparseDesign(X)
+    sq_norms = np.asarray(design.X.multiply(design.X).sum(axis=1)).ravel()
+    # Squared length of the constant feature: that of the others, and so that a move of the sum moves the bias by 1.
+    constant = max(c @ sq_norms, 1.0) / c.sum()
+    n = design.n
+    a, w, order = np.zeros(n), np.zeros(design.d + 1), np.arange(n)
+    w[-1] = bias
+    best_w, best_share, objective, bound = w, a, np.inf, -np.inf
+    state, active, limits, violation = np.ones(1, dtype=np.uint64), n, (np.inf, -np.inf), FIRST
+    work = 0
+    while True:
+        active, limits, reached, done = _descend(
+            *design.arrays, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, CHECK * n
+        )
+        work += done
+        w[:-1] = design.transposed_times(y * a)[:-1]  # without the rounding of many small updates
+        scores = design.times(np.append(w[:-1], 0.0))
+        candidate = np.append(w[:-1], _best_bias(scores, y, c))
+        slack = y * (scores + candidate[-1]) - 1.0
+        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, -slack)
+        if value < objective:
+            best_w, objective = candidate, value
+        certified = dual_objective(design, y, c, a / c, np.zeros(design.d + 1))
+        if certified > bound:
+            best_share, bound = a / c, certified
+        if objective - bound <= tol * objective or work >= max_iter * n or violation < LAST:
+            return Solution(best_w, best_share, objective, bound, -(-work // n), "coordinate descent")
+        if reached:
+            active, limits = n, (np.inf, -np.inf)
+            if constant * abs(y @ a) <= violation:  # else the bias moves by more than that
+                violation *= SHARPER
+
+
+def _best_bias(scores, y, c):
+    """The bias b that minimises ``sum_i c_i [1 - y_i (scores_i + b)]_+``: where its slope changes sign."""
+    kinks = y - scores
+    order = np.argsort(kinks)
+    slopes = np.cumsum(c[order]) - c[y > 0].sum()
+    return kinks[order[min(np.searchsorted(slopes, 0.0), len(y) - 1)]]
+
+
+@njit(cache=True, fastmath=FAST)
+def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, budget):
+    """Passes over the active points, in place, until no one violates optimality by `violation`, or for `budget` steps.
+
+    The first `active` entries of `order` are the active points. Points at a limit whose gradient points outwards by
+    more than any violation of the pass before (`limits`) leave them. `state` is that of the random numbers.
+
+    Returns
+    -------
+    active, limits, whether `violation` was reached, steps done
+    """
+    top, bottom = limits
+    total, done, n_passes = (y * a).sum(), 0, 0
+    while done < budget:
+        if n_passes % MOVES == 0:
+            w[-1] += constant * total
+        n_passes += 1
+        for last in range(active - 1, 0, -1):  # a random order, the same in every call
+            state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            k = int((state[0] >> np.uint64(33)) % np.uint64(last + 1))
+            order[last], order[k] = order[k], order[last]
+        highest, lowest = -np.inf, np.inf
+        position = 0
+        while position < active:
+            i = order[position]
+            score = w[-1] + constant * total
+            for p in range(starts[i], starts[i + 1]):
+                score += data[p] * w[columns[p]]
+            gradient = y[i] * score - 1.0
+            done += 1
+            if (a[i] == 0.0 and gradient > top) or (a[i] == c[i] and gradient < bottom):
+                active -= 1
+                order[position], order[active] = order[active], i
+                continue
+            position += 1
+            if (a[i] == 0.0 and gradient > 0.0) or (a[i] == c[i] and gradient < 0.0):
+                highest, lowest = max(highest, 0.0), min(lowest, 0.0)
+                continue
+            highest, lowest = max(highest, gradient), min(lowest, gradient)
+            new = min(max(a[i] - gradient / (sq_norms[i] + constant), 0.0), c[i])
+            step = (new - a[i]) * y[i]
+            a[i] = new
+            total += step
+            for p in range(starts[i], starts[i + 1]):
+                w[columns[p]] += step * data[p]
+        if highest - lowest <= violation:
+            return active, (top, bottom), True, done
+        top = highest if highest > 0.0 else np.inf
+        bottom = lowest if lowest < 0.0 else -np.inf
+    return active, (top, bottom), False, done

@@ -1,0 +1,4 @@
+"""Data Summarization via Bilevel Optimization.
+
+Protocols, items and claims, published numbers, looks of its methods.
+"""

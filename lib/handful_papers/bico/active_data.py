@@ -1,0 +1,300 @@
+"""Recordings for active learning (Section 5.5): pool and test set as spectrograms, with presampled augmentations."""
+
+import json
+import os
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import joblib
+import numpy as np
+from handful.active import audio
+from handful.bilevel.proxies import CNTK, RBF, Nystrom
+from handful.data import data_folder, load
+from handful.data.store import MissingDataError
+
+from handful_papers.fingerprint import code_fingerprint
+
+TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
+NOISE_SEGMENTS = 100
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """A pool of recordings without labels (but for the oracle's), and a test set.
+
+    Attributes
+    ----------
+    X, X_test : float32, shape (n, 32, 32), spectrograms, standardised by the pool's mean and deviation
+    copies : float16, shape (n, k, 32, 32), augmented variants of each recording of the pool
+    y, y_test : int labels 0..classes-1
+    sound : shape (n, samples), int16 or float32, what one hears
+    rate : of `sound`, samples a second
+    words : name of each class
+    name, sha256 : of the data set
+    noise : "generated" or "recorded", what was mixed under the augmented variants
+    """
+
+    name: str
+    sha256: str
+    X: np.ndarray = field(repr=False)
+    copies: np.ndarray = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    X_test: np.ndarray = field(repr=False)
+    y_test: np.ndarray = field(repr=False)
+    sound: np.ndarray = field(repr=False)
+    rate: int
+    words: tuple
+    noise: str
+
+
+def cache_folder():
+    """Where spectrograms and kernel rows are kept: in the data folder, under a hash of the code that makes them.
+
+    Changed code never finds what earlier code left; folders of earlier code may be deleted.
+    """
+    return data_folder() / "cache" / "active" / code_fingerprint(prepare)[:16]
+
+
+def recordings(dataset, n_copies, generated):
+    """`prepare` for the tasks of a sweep: made once in each process, and kept on disk unless the set is generated.
+
+    Parameters
+    ----------
+    dataset, n_copies : as `name` and `n_copies` of `prepare`
+    generated : dict, options of a generated data set; {} for one that is read
+    """
+    return _once(prepare, name=dataset, n_copies=n_copies, cache=not generated, **generated)
+
+
+def features(pool, proxy):
+    """The `Proxy` of a pool, made once in each process.
+
+    Parameters
+    ----------
+    pool : dict, arguments of `recordings`
+    proxy : dict, options of `Proxy`
+    """
+    return _once(_features, pool=pool, proxy=proxy)
+
+
+def _features(pool, proxy):
+    return Proxy(recordings(**pool), cache=not pool["generated"], **proxy)
+
+
+def _once(make, **arguments):
+    return _made(make, json.dumps(arguments, sort_keys=True))
+
+
+@lru_cache(maxsize=4)
+def _made(make, arguments):
+    return make(**json.loads(arguments))
+
+
+def prepare(name, *, n_copies, cache=True, **options):
+    """A data set's pool and test set as spectrograms, with `n_copies` augmentations of each pool recording.
+
+    The augmentations are drawn once and shared by all seeds and methods: at 32 x 32 they cost more to make than to
+    train on.
+
+    Parameters
+    ----------
+    name : "fsdd" (2,700 + 300 recordings), "speech_commands" or "spoken_tones" (the last two sevenths test)
+    n_copies : int
+    cache : bool, whether to keep spectrograms on disk
+    options : of a generated set
+
+    Returns
+    -------
+    Recordings
+    """
+    data = load(name, **options)
+    rate = 16000 if name == "speech_commands" else 8000
+    if data.X_test is not None:
+        train, X, X_test, y, y_test = slice(None), data.X, data.X_test, data.y, data.y_test
+        if "validation" in data.extra:
+            train = data.extra["validation"] == 0
+            X, y = X[train], y[train]
+    else:
+        n = len(data.X)
+        test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(n) >= n * 5 // 7
+        X, X_test, y, y_test = data.X[~test], data.X[test], data.y[~test], data.y[test]
+    noise, of_noise = _noise(name)
+    key = joblib.hash((data.sha256, n_copies, of_noise, sorted(options.items())))
+    path = cache_folder() / f"spectrograms-{key}.npz" if cache else None
+    arrays = _kept(path, _spectrograms, X, X_test, rate, noise, n_copies)
+    return Recordings(
+        name=data.name,
+        sha256=data.sha256,
+        **_standardised(arrays),
+        y=y,
+        y_test=y_test,
+        sound=X,
+        rate=rate,
+        words=tuple(str(c) for c in np.unique(data.y)),
+        noise=of_noise,
+    )
+
+
+def from_folder(folder, words, *, n_copies):
+    """The recordings of a folder as a pool for a person to label; nothing is known of what they say.
+
+    Parameters
+    ----------
+    folder : path; all .wav files in it and below it, of any rate and length; several channels are averaged
+    words : list of str, the labels that may be given
+    n_copies : int, as in `prepare`
+
+    Returns
+    -------
+    data : Recordings, with labels -1 and an empty test set; the sound is what the network hears, 16 kHz and one second
+    names : list of str, the files, relative to `folder`
+
+    Raises
+    ------
+    ValueError
+        for a folder without .wav files, and files that are none.
+
+    Warns
+    -----
+    UserWarning
+        of silent recordings, which are left out, and of those that are cut or look clipped.
+    """
+    folder = Path(folder)
+    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() == ".wav" and f.is_file())
+    if not files:
+        raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
+    rates, sounds = zip(*(_read_wav(f) for f in files))
+    names = [str(f.relative_to(folder)) for f in files]
+    heard = audio.audible(sounds)
+    kept = np.flatnonzero(heard)
+    if len(kept) == 0:
+        raise ValueError(f"all {len(files)} recordings in {folder} are silent.")
+    if len(kept) < len(files):
+        first = names[int(np.argmin(heard))]
+        warnings.warn(
+            f"{len(files) - len(kept)} of {len(files)} recordings are silent and left out, the first is {first}.",
+            stacklevel=2,
+        )
+    sound = audio.prepare([sounds[i] for i in kept], [rates[i] for i in kept])
+    arrays = _spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies)
+    data = Recordings(
+        name=folder.name,
+        sha256=joblib.hash(sound),
+        **_standardised(arrays),
+        y=np.full(len(sound), -1),
+        y_test=np.zeros(0, dtype=int),
+        sound=sound,
+        rate=audio.SAMPLING_RATE,
+        words=tuple(words),
+        noise="generated",
+    )
+    return data, [names[i] for i in kept]
+
+
+def _read_wav(file):
+    # (rate, samples of one channel)
+    from scipy.io import wavfile
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks of other programs
+            rate, sound = wavfile.read(file)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{file} is no .wav file that can be read ({error}): convert or remove it.") from error
+    if sound.ndim == 2:
+        full = float(np.iinfo(sound.dtype).max) if sound.dtype.kind in "iu" else 1.0
+        middle = (full + 1) / 2 if sound.dtype.kind == "u" else 0.0
+        sound = ((sound.mean(axis=1) - middle) / (full - middle)).astype(np.float32)
+    return rate, sound
+
+
+def _standardised(arrays):
+    mean, sd = (float(f(arrays["X"], dtype=np.float64)) for f in (np.mean, np.std))
+    return {
+        "X": ((arrays["X"] - mean) / sd).astype(np.float32),
+        "copies": ((arrays["copies"] - np.float32(mean)) / np.float32(sd)).astype(np.float16),
+        "X_test": ((arrays["X_test"] - mean) / sd).astype(np.float32),
+    }
+
+
+def _noise(name):
+    # Recorded noise where Speech Commands is at hand (a name of its own, so nothing is downloaded for it).
+    if name == "speech_commands":
+        try:
+            return load("speech_commands_noise").X.astype(np.float32) / 32768, "recorded"
+        except MissingDataError:
+            pass
+    return _generated_noise(), "generated"
+
+
+def _generated_noise():
+    return audio.background_noise(NOISE_SEGMENTS, audio.SAMPLING_RATE, rng=np.random.default_rng(0))
+
+
+def _spectrograms(X, X_test, rate, noise, n_copies):
+    rng = np.random.default_rng(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # clipped ones are part of the data set
+        sound = audio.prepare(X, rate)
+        test = audio.prepare(X_test, rate) if len(X_test) else sound[:0]
+    copies = np.empty((len(sound), n_copies, 32, 32), dtype=np.float16)
+    for k in range(n_copies):
+        for at in range(0, len(sound), 500):
+            copies[at : at + 500, k] = audio.mel_spectrogram(audio.augment(sound[at : at + 500], noise=noise, rng=rng))
+    return {"X": audio.mel_spectrogram(sound), "X_test": audio.mel_spectrogram(test), "copies": copies}
+
+
+def _kept(path, make, *arguments):
+    # What `make` gives, a dict of arrays, from the file `path` if it is there.
+    if path is not None and path.is_file():
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    arrays = make(*arguments)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+        os.close(handle)
+        np.savez(part, **arrays)
+        os.replace(part, path)
+    return arrays
+
+
+class Proxy:
+    """Features of a pool under the Nystrom map of a kernel, and of its augmented variants where they are asked for.
+
+    Parameters
+    ----------
+    data : Recordings
+    kernel : "cntk", that of six layers and flattening (3 x 3 convolutions), or "rbf"
+    n_landmarks : int; the paper: 2048
+    n_variants : int, presampled augmentations of a labelled point, each a row of the kernel; the paper: 100
+    cache : bool, whether to keep kernel rows on disk
+
+    Attributes
+    ----------
+    Z : float32, shape (n, features), of the pool's recordings as they are
+    """
+
+    def __init__(self, data, *, kernel="cntk", n_landmarks=2048, n_variants=10, cache=True):
+        if n_variants > data.copies.shape[1]:
+            raise ValueError(f"n_variants must be at most the {data.copies.shape[1]} presampled, got {n_variants}.")
+        pixels = data.X.shape[1] * data.X.shape[2]
+        kernels = {"cntk": CNTK.arora(6, head="flatten", shape=(1, *data.X.shape[1:])), "rbf": RBF(0.3 / pixels)}
+        if kernel not in kernels:
+            raise ValueError(f"kernel must be 'cntk' or 'rbf', got {kernel!r}.")
+        folder = str(Path(cache_folder()) / "kernel") if cache else None
+        rows = data.X.reshape(len(data.X), -1)
+        self._map = Nystrom(kernels[kernel], n_landmarks=n_landmarks, cache=folder, random_state=0).fit(rows)
+        self.Z = self._map.transform(rows).astype(np.float32, copy=False)
+        self._copies, self._n_variants, self._known = data.copies, n_variants, {}
+
+    def variants(self, index):
+        """Features of the presampled augmentations of one recording, shape (n_variants, features)."""
+        index = int(index)
+        if index not in self._known:
+            rows = self._copies[index, : self._n_variants].reshape(self._n_variants, -1).astype(np.float32)
+            self._known[index] = self._map.transform(rows).astype(np.float32, copy=False)
+        return self._known[index]

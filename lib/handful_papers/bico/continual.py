@@ -1,0 +1,225 @@
+"""Continual learning with a replay memory, and how it is filled: Tables 3, 9 and 10, Figure 9 of the bilevel paper."""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from handful.baselines import FRCL, Hardest, Herding, ICaRL, KCenter, KMeansPlusPlus, MaxEntropy, UniformCoreset
+from handful.bilevel import BilevelCoreset, Forward, Logistic
+from handful.bilevel.proxies import CNTK, NTK, RBF, Nystrom
+from handful.continual import ReplayBuffer
+from handful.coreset import Selector
+
+from handful_papers.bico.continual_data import learner_of, tasks_of
+
+L2 = 1e-3  # penalty of the proxy's logistic regression, as in the authors' continual-learning code
+GAMMA = 5e-4  # of the RBF proxy on 784 normalised pixels (Appendix D)
+NO_REPLAY = "no replay"
+
+
+class Method(NamedTuple):
+    """A way to fill the memory: a selector and the view of the rows that it looks at."""
+
+    selector: Selector
+    view: str  # "pixels", "proxy", or an attribute of `handful.continual.Views`
+
+
+def bilevel(rule="linear"):
+    """The selector of the paper's tables: multinomial logistic regression, binary weights, forward.
+
+    It starts from one random point, as the authors' code does, and not from one of each class: a task's share of the
+    memory may be no larger than its classes are many, and all of it would be random. That needs a penalty on the
+    intercept, else a class that is missing drives it to infinity.
+    """
+    strategy = Forward(n_start=1, every_class=False)
+    return BilevelCoreset(Logistic(L2, penalise_intercept=True), rule=rule, strategy=strategy)
+
+
+METHODS = {
+    "uniform": Method(UniformCoreset(), "pixels"),
+    "kmeans features": Method(KMeansPlusPlus(), "pixels"),
+    "kmeans embeddings": Method(KMeansPlusPlus(), "embeddings"),
+    "kmeans gradients": Method(KMeansPlusPlus(), "gradients"),
+    "kcenter features": Method(KCenter(), "pixels"),
+    "kcenter embeddings": Method(KCenter(), "embeddings"),
+    "kcenter gradients": Method(KCenter(), "gradients"),
+    "gradient matching": Method(Herding(), "gradients"),
+    "max entropy": Method(MaxEntropy(), "logits"),
+    "hardest": Method(Hardest(), "losses"),
+    "frcl": Method(FRCL(), "embeddings"),
+    "icarl": Method(ICaRL(), "embeddings"),
+    "bico": Method(bilevel(), "proxy"),
+    "bico quadratic": Method(bilevel("quadratic"), "proxy"),
+}
+OF_THE_NETWORK = ("embeddings", "gradients", "losses", "logits")
+
+
+def rbf_proxy(inputs, *, n_landmarks=512):
+    """Nystrom features of the RBF kernel of Appendix D; for images of other sizes at the same width a pixel."""
+    return Nystrom(RBF(GAMMA * 784 / inputs), n_landmarks=n_landmarks)
+
+
+def make_proxy(kind, inputs, *, n_landmarks=512):
+    """A proxy of Table 10: "rbf", or the tangent kernel of the paper's dense ("ntk") or convolutional ("cntk") network.
+
+    Parameters
+    ----------
+    kind : "rbf", "ntk" or "cntk"
+    inputs : int, pixels of a row: a square image of one channel, or 3 x 32 x 32
+    """
+    if kind == "rbf":
+        return rbf_proxy(inputs, n_landmarks=n_landmarks)
+    if kind not in ("ntk", "cntk"):
+        raise ValueError(f"kind must be 'rbf', 'ntk' or 'cntk', got {kind!r}.")
+    kernel = NTK() if kind == "ntk" else CNTK(shape=(3, 32, 32) if inputs == 3072 else None)
+    return Nystrom(kernel, n_landmarks=n_landmarks)
+
+
+def proxy_of(kernel, about, inputs):
+    """The proxy of Table 10's rows: "RBF", or "NTK" for the tangent kernel that a stream's `about` names."""
+    return make_proxy("rbf" if kernel == "RBF" else about["kernel"], inputs)
+
+
+def arms_of(methods, betas, *, without=()):
+    """All pairs of a method and a beta; methods in `without` know no beta and get 0."""
+    return [(m, b) for m in methods for b in ((0.0,) if m in without else betas)]
+
+
+def replay_rows(
+    stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=256, learning_rate=5e-4, bfloat16=False
+):
+    """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
+
+    Parameters
+    ----------
+    stream : str, its name, a column of the rows
+    about : dict, all that belongs to the stream: options of `make_tasks`, network, size, betas, n_epochs and, where
+        kernel is "NTK", which
+    methods : list of str; `NO_REPLAY` gets no beta
+    kernel : "RBF" or "NTK"
+    size : int, rows of the memory, in place of the stream's own
+    batch_size, learning_rate, bfloat16 : of the training
+    """
+    torch.set_num_threads(1)  # products are small: threads would wait for each other
+    tasks = tasks_of(about)
+    inputs = tasks[0].X.shape[1]
+    arms = arms_of(methods, about["betas"], without=[NO_REPLAY])
+    learner = learner_of(about, inputs, learning_rate=learning_rate, bfloat16=bfloat16)(seed)
+    options = dict(size=size or about["size"], n_epochs=about["n_epochs"], batch_size=batch_size)
+    proxy = proxy_of(kernel, about, inputs)
+    return run(tasks, arms, seed=seed, learner=learner, proxy=proxy, **options).assign(stream=stream)
+
+
+def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=None):
+    """Learn the tasks one after another, once for each arm; all arms of a seed share start, minibatches and masks.
+
+    The loss at task t is the minibatch's mean plus beta times the sum over older tasks of the mean loss of their rows
+    in the memory (Section 4.1 and the authors' code).
+
+    Parameters
+    ----------
+    tasks : list of `Task`
+    arms : list of (method, beta); methods are keys of `METHODS`, or `NO_REPLAY`
+    seed : int, of the selections and the proxy's landmarks; the learner has its own
+    size : int, rows of the memory
+    learner : `StackedMLP` or `TorchRuns` of one run
+    n_epochs : int, a task
+    proxy : transformer for methods that look at the "proxy"; `rbf_proxy` by default
+
+    Returns
+    -------
+    DataFrame, one row per (method, beta, task), with columns method, beta, seed, task (from 1), accuracy and
+    val_accuracy after the last task (percent), select_seconds of all the arm's selections, train_seconds (the arm's
+    share of the whole training)
+    """
+    inputs = tasks[0].X.shape[1]
+    proxy = rbf_proxy(inputs) if proxy is None else proxy
+    buffers, seconds = {}, {}
+    training = 0.0
+    for t, task in enumerate(tasks):
+        memory = None
+        if t:
+            kept = {key: buffer.rows() for key, buffer in buffers.items()}
+            memory = filled_up([(kept.get(_key(*arm)), arm[1]) for arm in arms])
+        start = time.perf_counter()
+        learner.fit(task.X, task.y, n_epochs=n_epochs, batch_size=batch_size, memory=memory, key=t)
+        training += time.perf_counter() - start
+        if t == 0:
+            learner.repeat(len(arms))
+        if t < len(tasks) - 1:
+            _select(buffers, seconds, task, arms, learner, proxy, seed=[seed, t], size=size, shared=t == 0)
+    rows = []
+    scores = [(learner.accuracy(s.X_test, s.y_test), learner.accuracy(s.X_val, s.y_val)) for s in tasks]
+    for position, (method, beta) in enumerate(arms):
+        about = dict(
+            method=method,
+            beta=beta,
+            seed=seed,
+            select_seconds=seconds.get(_key(method, beta), 0.0),
+            train_seconds=training / len(arms),
+        )
+        rows += [
+            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
+            for t, (test, val) in enumerate(scores)
+        ]
+    return pd.DataFrame(rows)
+
+
+def _key(method, beta):
+    # What the network does not enter is selected once for all beta.
+    if method == NO_REPLAY:
+        return None
+    return (method, beta if METHODS[method].view in OF_THE_NETWORK else None)
+
+
+def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared):
+    features = None
+    for position, arm in enumerate(arms):
+        key = _key(*arm)
+        if key is None:
+            continue
+        method = METHODS[arm[0]]
+        if key in buffers and len(buffers[key].memories_) == seed[1] + 1:
+            continue  # another beta's
+        start = time.perf_counter()
+        if method.view == "pixels":
+            view = task.X
+        elif method.view == "proxy":
+            if features is None:
+                rng = np.random.default_rng(seed)
+                features = proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
+            view = features
+        else:
+            # after the first task all runs are still alike
+            view = getattr(learner.views(task.X, task.y, 0 if shared else position), method.view)
+        if key not in buffers:
+            buffers[key] = ReplayBuffer(method.selector, size, random_state=seed[0])
+        buffers[key].add(task.X, task.y, view=np.ascontiguousarray(view))
+        seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - start
+
+
+def filled_up(parts):
+    """Memories of several arms as arrays of one length: rows of coefficient zero fill up what is missing.
+
+    Parameters
+    ----------
+    parts : list of (memory, beta) with memory None or (X, y, weights)
+
+    Returns
+    -------
+    None where all memories are, else X (arms, m, d) float32, y (arms, m) and beta times the weights (arms, m)
+    """
+    longest = max((len(kept[1]) for kept, _ in parts if kept is not None), default=0)
+    if longest == 0:
+        return None
+    inputs = next(kept[0].shape[1] for kept, _ in parts if kept is not None)
+    X = np.zeros((len(parts), longest, inputs), dtype=np.float32)
+    y = np.zeros((len(parts), longest), dtype=np.int64)
+    coefficients = np.zeros((len(parts), longest), dtype=np.float32)
+    for i, (kept, beta) in enumerate(parts):
+        if kept is not None:
+            m = len(kept[1])
+            X[i, :m], y[i, :m], coefficients[i, :m] = kept[0], kept[1], beta * kept[2]
+    return X, y, coefficients

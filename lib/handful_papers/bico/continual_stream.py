@@ -1,0 +1,191 @@
+"""Learning from a stream with a replay memory: Figure 2, Tables 5, 6, 9 and 10 (Sections 4.2 and 5.4)."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import torch
+from handful.bilevel import ProxyCoreset
+from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir
+
+from handful_papers.bico.continual import arms_of, bilevel, filled_up, make_proxy, proxy_of, rbf_proxy
+from handful_papers.bico.continual_data import images, learner_of, stream_of, tasks_of, video_stream
+
+# Method -> its row in Tables 5 and 6
+PRINTED = {"coreset only": "Train on coreset", "reservoir": "Reservoir", "cbrs": "CBRS", "bico": "BiCo"}
+METHODS = ("coreset only", "reservoir", "cbrs", "bico", "bico quadratic")
+
+
+def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
+    """The memory that a method keeps of a stream: a `Reservoir`, `ClassBalancedReservoir` or `MergeReduce`.
+
+    Parameters
+    ----------
+    method : one of `METHODS`; "coreset only" keeps what "bico" keeps
+    size : int, rows of the memory; `slots` of them share it
+    batch_size : int, rows of a batch of the stream, which becomes a slot
+    inputs : int, columns of the rows
+    proxy : transformer; `rbf_proxy` by default
+    """
+    if method == "reservoir":
+        return Reservoir(size, random_state=seed)
+    if method == "cbrs":
+        return ClassBalancedReservoir(size, random_state=seed)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    selector = bilevel("quadratic" if method == "bico quadratic" else "linear")
+    few = ProxyCoreset(selector, rbf_proxy(inputs) if proxy is None else proxy)
+    if size % slots:
+        raise ValueError(f"slots must divide the memory evenly, got size={size} and slots={slots}.")
+    return MergeReduce(few, size=size // slots, leaf_size=batch_size, n_slots=slots, random_state=seed)
+
+
+def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final_epochs=400, proxy=None):
+    """Learn a stream batch by batch, once for each arm; all arms of a seed share start and masks.
+
+    At every batch Adam starts anew and takes `n_steps` full-batch steps on the mean loss of the batch plus beta times
+    the loss of the memory: a reservoir's mean, or the sum over slots of their mean losses times the number of batches
+    behind each (the authors' code). Then the memory takes the batch in. The arms "coreset only" are trained on the
+    final memory alone, from scratch.
+
+    Parameters
+    ----------
+    batches : list of (X, y), all of one length
+    tasks : list of `Task`, what the result is tested on
+    arms : list of (method, beta); methods of `METHODS`
+    size, slots : ints, of the memory
+    learner : function of a seed that gives a `StackedMLP` or `TorchRuns` of one run
+    n_steps : int
+    n_final_epochs : int, full-batch steps on the final memory
+
+    Returns
+    -------
+    DataFrame, one row per (method, beta, task): columns as in `handful_papers.bico.continual.run`, and held: rows of
+    each class in the final memory (a string)
+    """
+    inputs, batch_size = batches[0][0].shape[1], len(batches[0][0])
+    streaming = [arm for arm in arms if arm[0] != "coreset only"]
+    options = dict(size=size, slots=slots, batch_size=batch_size, inputs=inputs, seed=seed, proxy=proxy)
+    memories = {kind: make_memory(kind, **options) for kind in sorted({_kind(method) for method, _ in arms})}
+    seconds, training, network = dict.fromkeys(memories, 0.0), 0.0, learner(seed)
+    for i, (X, y) in enumerate(batches):
+        held = _stacked(memories, streaming, batch_size) if i else None
+        start = time.perf_counter()
+        if streaming:
+            network.fit(X, y, n_epochs=n_steps, batch_size=len(X), memory=held, key=i)
+        training += time.perf_counter() - start
+        if i == 0:
+            network.repeat(len(streaming))
+        for kind, memory in memories.items():
+            start = time.perf_counter()
+            memory.partial_fit(X, y)
+            seconds[kind] += time.perf_counter() - start
+    scores = _scores(network, tasks) if streaming else None
+    rows = []
+    for method, beta in arms:
+        kind = _kind(method)
+        if method == "coreset only":
+            X, y, weights = memories[kind].rows()
+            alone = learner(seed)
+            alone.fit(X, y, n_epochs=n_final_epochs, batch_size=len(X), sample_weight=weights / weights.mean())
+            own, position = _scores(alone, tasks), 0
+        else:
+            own, position = scores, streaming.index((method, beta))
+        labels = memories[kind].rows()[1]
+        about = dict(
+            method=method,
+            beta=beta,
+            seed=seed,
+            select_seconds=seconds[kind],
+            train_seconds=training / max(len(streaming), 1),
+            held=" ".join(map(str, np.bincount(labels, minlength=10))),
+        )
+        rows += [
+            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
+            for t, (test, val) in enumerate(own)
+        ]
+    return pd.DataFrame(rows)
+
+
+def streaming_rows(
+    stream,
+    about,
+    *,
+    seed,
+    methods,
+    kernel="RBF",
+    size=None,
+    batch_size=125,
+    n_steps=40,
+    learning_rate=5e-4,
+    bfloat16=False,
+):
+    """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
+
+    Parameters
+    ----------
+    stream, about, methods, kernel, size, learning_rate, bfloat16 : as in `continual.replay_rows`; `about` has slots
+        beside them, and no n_epochs
+    batch_size, n_steps : rows of a batch of the stream, steps at each
+    """
+    torch.set_num_threads(1)
+    tasks = tasks_of(about)
+    batches, inputs = stream_of(tasks, batch_size=batch_size), tasks[0].X.shape[1]
+    arms = arms_of(methods, about["betas"], without=["coreset only"])
+    learner = learner_of(about, inputs, learning_rate=learning_rate, bfloat16=bfloat16)
+    options = dict(seed=seed, size=size or about["size"], slots=about["slots"], learner=learner, n_steps=n_steps)
+    return run(batches, tasks, arms, proxy=proxy_of(kernel, about, inputs), **options).assign(stream=stream)
+
+
+def watch(method, *, seed, data, frames, n_scenes, shift, noise, size, batch_size, kernel):
+    """Feed `video_stream` to a memory of one slot, for Figure 2.
+
+    Returns
+    -------
+    X, y, scene : the stream; kept : int array, positions of the rows that the memory holds at its end
+    """
+    about = dict(frames=frames, n_scenes=n_scenes, shift=shift, noise=noise)
+    X, y, scene = video_stream(images(data), seed=seed, **about)
+    inputs = X.shape[1]
+    options = dict(size=size, slots=1, batch_size=batch_size, inputs=inputs, seed=seed)
+    memory = make_memory(method, proxy=make_proxy(kernel, inputs), **options)
+    for start in range(0, len(X) - batch_size + 1, batch_size):
+        memory.partial_fit(X[start : start + batch_size], y[start : start + batch_size])
+    return X, y, scene, memory.indices_
+
+
+def memory_rows(data, frames, *, seed, methods, **options):
+    """What memories hold of one stream of pictures: a task of the sweep.
+
+    Returns
+    -------
+    list of dict with method, seed, classes and scenes (how many are held), "class 0", ... (rows of each)
+    """
+    rows = []
+    for method in methods:
+        _, y, scene, kept = watch(method, seed=seed, data=data, frames=frames, **options)
+        counts = np.bincount(y[kept], minlength=len(frames))
+        held = {f"class {c}": int(k) for c, k in enumerate(counts)}
+        about = dict(classes=int((counts > 0).sum()), scenes=len(np.unique(scene[kept])))
+        rows.append(dict(method=method, seed=seed, **about, **held))
+    return rows
+
+
+def _scores(network, tasks):
+    # test and validation accuracies of each task, each of all runs
+    return [(network.accuracy(t.X_test, t.y_test), network.accuracy(t.X_val, t.y_val)) for t in tasks]
+
+
+def _kind(method):
+    # whose memory an arm uses
+    return "bico" if method == "coreset only" else method
+
+
+def _stacked(memories, arms, batch_size):
+    kept = {}
+    for kind, memory in memories.items():
+        X, y, weights = memory.rows()
+        # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir count alike.
+        share = weights / batch_size if isinstance(memory, MergeReduce) else np.full(len(y), 1.0 / len(y))
+        kept[kind] = X, y, share
+    return filled_up([(kept[method], beta) for method, beta in arms])

@@ -1,0 +1,128 @@
+"""Tables and figures of continual learning and streaming: our number beside the paper's, for each stream and method."""
+
+import numpy as np
+import pandas as pd
+
+from handful_papers.bico.looks import METHODS, TABLE_3
+from handful_papers.looks import BLACK, EXTENSION, REPRODUCED
+from handful_papers.published import published
+
+PRINTED_METHODS = {**TABLE_3, "uniform": "Uniform sampling", "bico": "BiCo"}  # method -> its row in Table 3
+PRINTED = dict(fmt="o", mfc="none", color=BLACK, ms=3.5, lw=0.7, label="the paper's", zorder=1.8)
+
+
+def best_beta(rows, by, keys=("method",)):
+    """The rows of the best beta of each method, by the mean of `by` over tasks and seeds.
+
+    Parameters
+    ----------
+    rows : DataFrame with columns method, beta and those named
+    by : "accuracy", the test set's, as in the paper; or "val_accuracy"
+    keys : what beta is chosen for separately
+
+    Returns
+    -------
+    DataFrame : the rows of the chosen (method, beta)
+    """
+    keys = list(keys)
+    means = rows.groupby([*keys, "beta"], as_index=False)[by].mean()
+    best = means.loc[means.groupby(keys)[by].idxmax(), [*keys, "beta"]]
+    return rows.merge(best, on=[*keys, "beta"])
+
+
+def averages(rows, keys=("method",)):
+    """Accuracy averaged over the tasks, one row per (keys, seed)."""
+    return rows.groupby([*keys, "beta", "seed"], as_index=False, sort=False)[["accuracy", "val_accuracy"]].mean()
+
+
+def at_best_beta(rows, keys=("stream", "method")):
+    """Accuracy averaged over the tasks at the beta that is best for each of `keys`: one row per (keys, seed)."""
+    return averages(best_beta(rows, "accuracy", keys), keys)
+
+
+def beside_paper(rows, item, names):
+    """Mean and standard deviation over seeds of the accuracy averaged over tasks, beside the published value.
+
+    Parameters
+    ----------
+    rows : DataFrame of runs with a column stream
+    item : "Table 3"; the published item
+    names : dict, method -> published row
+
+    Returns
+    -------
+    DataFrame, one row per (stream, method), with columns beta (best on the test set, as in the paper), ours and sd
+    (percent), honest (with beta chosen on validation rows), paper, paper_sd
+    """
+    keys = ("stream", "method")
+    printed = published("bico", item).set_index(["row", "column"])
+    chosen = at_best_beta(rows, keys)
+    table = chosen.groupby(list(keys), sort=False).agg(
+        beta=("beta", "first"), ours=("accuracy", "mean"), sd=("accuracy", "std")
+    )
+    honest = averages(best_beta(rows, "val_accuracy", keys), keys)
+    table["honest"] = honest.groupby(list(keys)).accuracy.mean()
+    for name, source in (("paper", "value"), ("paper_sd", "sd")):
+        table[name] = [printed[source].get((names.get(method), stream), np.nan) for stream, method in table.index]
+    return table
+
+
+def per_task(rows, methods):
+    """Accuracy of each task at each method's best beta: DataFrame with method, seed, task, accuracy."""
+    chosen = best_beta(rows[rows.method.isin(methods)], "accuracy")
+    return chosen[["method", "seed", "task", "accuracy"]]
+
+
+def selection_share(rows, method="bico"):
+    """Seconds of selection over seconds of training, percent: stream -> one value a seed, of all beta together."""
+    runs = rows[rows.method == method].groupby(["stream", "beta", "seed"], sort=False)
+    seconds = runs[["select_seconds", "train_seconds"]].first().groupby(level=["stream", "seed"], sort=False).sum()
+    share = 100.0 * seconds.select_seconds / seconds.train_seconds
+    return {stream: values.to_numpy() for stream, values in share.groupby(level="stream", sort=False)}
+
+
+def display_table(table):
+    """`beside_paper` for a reader: "79.3 ± 0.5" and the paper's beside it."""
+
+    def text(mean, sd):
+        return "" if np.isnan(mean) else f"{mean:.2f}" + ("" if np.isnan(sd) else f" ± {sd:.2f}")
+
+    return pd.DataFrame(
+        {
+            "beta": table.beta,
+            "ours, %": [text(*pair) for pair in zip(table.ours, table.sd)],
+            "paper, %": [text(*pair) for pair in zip(table.paper, table.paper_sd)],
+            "beta by validation, %": table.honest.map("{:.2f}".format),
+        }
+    )
+
+
+def dot_plot(axes, table, methods, titles):
+    """The table as a figure: a panel for each stream, a row for each method, the paper's values as hollow circles.
+
+    Parameters
+    ----------
+    axes : list of matplotlib Axes
+    table : `beside_paper`
+    methods : list of str, from top to bottom
+    titles : dict, stream -> what stands above its panel
+    """
+    for ax, stream in zip(axes, dict.fromkeys(stream for stream, _ in table.index)):
+        part = table.loc[stream].reindex(methods[::-1])
+        for height, (method, row) in enumerate(part.iterrows()):
+            look = METHODS.style(method, ls="", lw=1, ms=4, label="reproduced")
+            look |= {"label": "extension"} if look["color"] == EXTENSION else {}
+            look |= {"label": "baseline", "marker": "o"} if look["color"] not in (REPRODUCED, EXTENSION) else {}
+            ax.errorbar(row.ours, height, xerr=0.0 if np.isnan(row.sd) else row.sd, **look)
+            error = None if np.isnan(row.paper_sd) else row.paper_sd
+            ax.errorbar(row.paper, height - 0.25, xerr=error, **PRINTED)
+        labels = [METHODS[method]["label"] for method in part.index]
+        ax.set_yticks(range(len(part)), labels if ax is axes[0] else [])
+        ax.set(xlabel="accuracy over tasks, %", title=titles[stream], ylim=(-0.7, len(part) - 0.4))
+
+
+def legend(fig, ax):
+    """A legend below the figure, each label of the panel once."""
+    handles, labels = ax.get_legend_handles_labels()
+    found = dict(zip(labels, handles))
+    fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=4)

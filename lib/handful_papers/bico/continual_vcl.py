@@ -1,0 +1,63 @@
+"""Variational continual learning with coresets: Table 4 of the bilevel paper, and the rows of Table 10 on it."""
+
+import numpy as np
+import pandas as pd
+import torch
+from handful.baselines import KCenter, UniformCoreset
+from handful.continual.vcl import VCL
+
+from handful_papers.bico.continual import bilevel, make_proxy
+from handful_papers.bico.continual_data import tasks_of
+
+# Selector, and whether it looks at features of a proxy.
+METHODS = {
+    "no coreset": (None, False),
+    "uniform": (UniformCoreset(), False),
+    "kcenter": (KCenter(), False),
+    "bico": (bilevel(), True),
+    "bico quadratic": (bilevel("quadratic"), True),
+}
+PRINTED = {"uniform": "Uniform", "kcenter": "k-center", "bico": "BiCo"}
+
+
+def run(tasks, methods, *, seed, kernel="rbf", **options):
+    """Learn the tasks one after another with VCL, once for each method; test after the last.
+
+    Parameters
+    ----------
+    tasks : list of `Task`
+    methods : keys of `METHODS`
+    seed : int; all methods of a seed share start, minibatches and noise
+    kernel : of the proxy, as in `make_proxy`
+    options : of `VCL`
+
+    Returns
+    -------
+    DataFrame, one row per (method, task), with columns method, seed, task (from 1), accuracy (percent)
+    """
+    proxy = make_proxy(kernel, tasks[0].X.shape[1]).set_params(random_state=seed)
+    rows = []
+    for method in methods:
+        selector, of_proxy = METHODS[method]
+        model = VCL(selector, random_state=seed, **options)
+        for task in tasks:
+            model.add_task(task.X, task.y, view=proxy.fit_transform(task.X) if of_proxy else None)
+        predicted = model.predict(np.concatenate([task.X_test for task in tasks]))
+        parts = np.split(predicted, np.cumsum([len(task.y_test) for task in tasks])[:-1])
+        for t, (task, labels) in enumerate(zip(tasks, parts), start=1):
+            accuracy = 100.0 * float(np.mean(labels == task.y_test))
+            rows.append(dict(method=method, seed=seed, task=t, accuracy=accuracy))
+    return pd.DataFrame(rows)
+
+
+def vcl_rows(stream, about, *, seed, methods, hidden, kernel="RBF", **options):
+    """Rows of `run` for one stream and seed: a task of the sweeps.
+
+    Parameters
+    ----------
+    stream, about, methods, kernel : as in `continual.replay_rows`
+    hidden, options : of `VCL`
+    """
+    torch.set_num_threads(1)  # products are small: threads would wait for each other
+    kind = "rbf" if kernel == "RBF" else about["kernel"]
+    return run(tasks_of(about), methods, seed=seed, kernel=kind, hidden=tuple(hidden), **options).assign(stream=stream)

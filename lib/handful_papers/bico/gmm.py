@@ -1,0 +1,159 @@
+"""Figures 4 and 5 of the bilevel paper: coresets for Gaussian mixtures (Section 5.2.1)."""
+
+import numpy as np
+import pandas as pd
+from handful.baselines import UniformCoreset
+from handful.bilevel import BilevelCoreset, Forward, GaussianMixture
+from handful.sensitivity.gmm import MixtureSensitivity
+from scipy.optimize import linear_sum_assignment
+
+K = 5  # components, of the data and of the model
+N_START = 10  # random points from which the paper's selection starts
+METHODS_SHOWN = ("uniform", "sensitivity", "bico", "bico quadratic")
+_RULE = {"bico": "linear", "bico quadratic": "quadratic"}
+
+
+def make_data(n, *, rng):
+    """Points of a random mixture of five Gaussians in the plane, standardised; the paper does not print its own.
+
+    Centres are uniform in a square of side 8, at least 2.5 apart; standard deviations along the axes of a component are
+    uniform in .5 to 1.2 and .2 to .6, its direction is random, weights are Dirichlet(5, ..., 5).
+
+    Returns
+    -------
+    array, shape (n, 2)
+    """
+    centres = []
+    while len(centres) < K:
+        centre = rng.uniform(-4, 4, 2)
+        if all(np.linalg.norm(centre - other) > 2.5 for other in centres):
+            centres.append(centre)
+    component = rng.choice(K, n, p=rng.dirichlet(np.full(K, 5.0)))
+    X = np.empty((n, 2))
+    for j, centre in enumerate(centres):
+        angle = rng.uniform(0, np.pi)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        scale = turn * [rng.uniform(0.5, 1.2), rng.uniform(0.2, 0.6)]
+        own = component == j
+        X[own] = centre + rng.normal(size=(own.sum(), 2)) @ scale.T
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def fit(mixture, X, weights=None):
+    """Parameters of the mixture fitted to weighted rows from scratch, as every subset is judged."""
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    return mixture.solve(X, None, weights / weights.sum())
+
+
+def nll(mixture, theta, X):
+    """Mean negative log-likelihood of all rows in nats."""
+    return float(mixture.losses(theta, X).mean())
+
+
+def select(method, mixture, X, size, *, seed):
+    """The coreset of one method, fitted."""
+    if method == "uniform":
+        return UniformCoreset(size, random_state=seed).fit(X)
+    if method == "sensitivity":
+        return MixtureSensitivity(size, n_components=mixture.n_components, random_state=seed).fit(X)
+    options = dict(rule=_RULE[method], strategy=Forward(n_start=N_START), random_state=seed)
+    return BilevelCoreset(mixture, size=size, **options).fit(X)
+
+
+def error_rows(seed, *, n, sizes, n_draws, **mixture):
+    """Errors of mixtures fitted to every method's subsets of one data set: a task of the sweep.
+
+    Parameters
+    ----------
+    seed : int, of the data set and of the selections
+    n : points
+    sizes : list of int, the sizes m
+    n_draws : subsets drawn for each size by the methods that draw at random, whose errors are averaged
+    mixture : options of `GaussianMixture`, which selects and fits
+
+    Returns
+    -------
+    DataFrame, one row per (method, size): nll (nats, of all rows) and error, ``nll / nll of the full data's fit - 1``
+    """
+    mixture, X = GaussianMixture(K, **mixture), make_data(n, rng=np.random.default_rng(seed))
+    full = nll(mixture, fit(mixture, X), X)
+    rows = [dict(method="full", size=len(X), nll=full, error=0.0)]
+    work = [(m, None) for m in METHODS_SHOWN if m in _RULE]
+    work += [(m, size) for m in METHODS_SHOWN if m not in _RULE for size in sizes]
+    for method, size in work:
+        if size is None:  # prefixes of the largest selection are the smaller ones
+            chosen = select(method, mixture, X, max(sizes), seed=seed).indices_
+            losses = {m: nll(mixture, fit(mixture, X[chosen[:m]]), X) for m in sizes}
+        else:
+            draws = [select(method, mixture, X, size, seed=1000 * seed + i) for i in range(n_draws)]
+            losses = {size: np.mean([nll(mixture, fit(mixture, X[d.indices_], d.weights_), X) for d in draws])}
+        rows += [dict(method=method, size=m, nll=value, error=value / full - 1) for m, value in losses.items()]
+    return pd.DataFrame(rows)
+
+
+def times_better(rows, method, than):
+    """How many times smaller a method's error is, seed by seed; an error below a thousandth counts as a thousandth.
+
+    Parameters
+    ----------
+    rows : DataFrame with the rows of `error_rows` and a column seed
+    method, than : str
+
+    Returns
+    -------
+    DataFrame of ratios of absolute errors, one row per seed, one column per size
+    """
+    errors = rows.assign(error=rows.error.abs().clip(lower=1e-3))
+    wide = errors.pivot_table(index="seed", columns=["method", "size"], values="error")
+    return wide[than] / wide[method]
+
+
+def density(mixture, theta, span, n_grid=120):
+    """log p(x) on a square grid, for contour lines.
+
+    Returns
+    -------
+    grid : shape (n_grid,), coordinates along both axes
+    log_p : shape (n_grid, n_grid)
+    """
+    grid = np.linspace(-span, span, n_grid)
+    points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    return grid, -mixture.losses(theta, points).reshape(n_grid, n_grid)
+
+
+def component_errors(mixture, theta, reference, n_features=2):
+    """How far the components are from those of another fit, matched by their means.
+
+    Returns
+    -------
+    dict : mean_error, root mean squared distance of the means (units of X); covariance_error, mean relative Frobenius
+        distance of the covariances; weight_error, mean absolute difference of the mixture weights
+    """
+    pi, means, covariances = mixture.unpack(theta, n_features)
+    pi_0, means_0, covariances_0 = mixture.unpack(reference, n_features)
+    sq_dist = ((means[:, None] - means_0) ** 2).sum(axis=2)
+    own, other = linear_sum_assignment(sq_dist)
+    off = np.linalg.norm(covariances[own] - covariances_0[other], axis=(1, 2))
+    return {
+        "mean_error": float(np.sqrt(sq_dist[own, other].mean())),
+        "covariance_error": float((off / np.linalg.norm(covariances_0[other], axis=(1, 2))).mean()),
+        "weight_error": float(np.abs(pi[own] - pi_0[other]).mean()),
+    }
+
+
+def component_rows(seed, *, n, sizes, methods, **mixture):
+    """Errors of the components themselves on one data set, a task of the sweep: one row per (method, size).
+
+    Parameters as in `error_rows`, columns as in `component_errors`, and the error of `error_rows`.
+    """
+    mixture, X = GaussianMixture(K, **mixture), make_data(n, rng=np.random.default_rng(seed))
+    reference = fit(mixture, X)
+    full = nll(mixture, reference, X)
+    rows = []
+    for method in methods:
+        chosen = select(method, mixture, X, max(sizes), seed=seed).indices_
+        for size in sizes:
+            theta = fit(mixture, X[chosen[:size]])
+            error = nll(mixture, theta, X) / full - 1
+            rows.append(dict(method=method, size=size, error=error, **component_errors(mixture, theta, reference)))
+    return pd.DataFrame(rows)

@@ -1,0 +1,42 @@
+"""Which numbers decide the claims of Figure 7."""
+
+from handful_papers.bico.multiclass import where_shown
+from handful_papers.claims import Evidence
+from handful_papers.verdicts import paired_differences
+
+TENTH = 10.0  # percent
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows = run.rows.assign(percent=run.rows.share.round(1))
+    facts = {f"{d}_rows": int(n) for d, n in rows[rows.method == "full"].groupby("dataset")["size"].max().items()}
+    facts |= {"largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())}
+    shown = where_shown(rows)
+    found = {
+        "bico-fig07-compression-mnist": _compression(rows, "mnist"),
+        "bico-fig07-compression-cifar10": _compression(rows, "cifar10"),
+        "bico-fig07-above-forward": _lead(rows, "bico", ["uniform"]),
+        "bico-fig07-above-reg": _lead(shown, "bico regularised", ["uniform"]),
+        "bico-fig07-kmeans-not-always": _lead(rows, "kmeans++", ["uniform"]),
+        "bico-fig07-forgetting-not-always": _lead(rows, "forgetting", ["uniform"]),
+        "bico-fig07-others-forward": _lead(rows, "bico", ["kmeans++", "forgetting"]),
+        "bico-fig07-others-reg": _lead(shown, "bico regularised", ["kmeans++", "forgetting"]),
+    }
+    return {id: Evidence(one.settings, facts=facts, lacks=one.lacks) for id, one in found.items()}
+
+
+def _compression(rows, dataset):
+    mine = rows[rows.dataset == dataset].set_index("seed")
+    tenth = mine[(mine.method == "bico regularised") & (mine.share <= TENTH)]
+    if tenth.empty:
+        return Evidence(lacks=f"no weighted coreset of at most {TENTH:g} % of {dataset}")
+    largest = tenth[tenth["size"] == tenth["size"].max()].test_accuracy
+    return Evidence({"": (largest - mine[mine.method == "full"].test_accuracy).to_numpy()})
+
+
+def _lead(rows, method, others):
+    rows = rows[rows.method.isin([method, *others])]
+    if not {method, *others} <= set(rows.method):
+        return Evidence(lacks=f"{method} is nowhere above forward selection")
+    return Evidence(paired_differences(rows, a=method, b=others, value="test_accuracy", by=["dataset", "percent"]))

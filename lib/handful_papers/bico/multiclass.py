@@ -1,0 +1,272 @@
+"""Figures 3 and 7 of the bilevel paper: multinomial logistic regression on kernel features (Sections 5.1 and 5.2.2)."""
+
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+from handful.baselines import ForgettingEvents, KMeansPlusPlus, UniformCoreset
+from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
+from handful.bilevel.outer import outer_rows
+from handful.bilevel.problems.joint import selection_for
+from handful.bilevel.proxies import RBF
+from handful.bilevel.selections.base import Rows
+from handful.bilevel.selections.softmax import SoftmaxSelection
+from tqdm import tqdm
+
+from handful_papers.bico.cntk_features import image_features
+
+BATCH = 25  # points that forward selection in batches takes at a time, as in the paper
+PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
+
+
+_PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Kernel features, split into training, validation and test rows."""
+
+    name: str
+    sha256: str
+    X: np.ndarray
+    y: np.ndarray
+    X_val: np.ndarray
+    y_val: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    def __len__(self):
+        return len(self.y)
+
+
+def method_rows(dataset, method, seed, *, about):
+    """Rows of `score` for one method on one split of one data set: a task of the sweep.
+
+    Parameters
+    ----------
+    dataset, about, seed : as in `prepare`; `about` also has `outer` (see `Variants`), `shares` (the sizes, in % of
+        the training rows), `regularised_from` (percent: Algorithm 2 gives no smaller coreset), and `exchange_shares`
+        where rows are exchanged
+    method : "full" (all training rows), "uniform", "kmeans++", "forgetting", "bico" (forward selection one by one),
+        "bico batches" (25 at a time), "bico elimination", "bico exchange" or "bico regularised" (Algorithm 2)
+    """
+    data, l2 = prepare(dataset, about, seed)
+    if method == "full":
+        return full_data(data, l2)
+    variants = Variants(data, l2, sizes_of(data, about["shares"]), seed=seed, outer=about["outer"])
+    large = [share for share in about["shares"] if share >= about["regularised_from"]]
+    coresets = {
+        "uniform": variants.uniform,
+        "kmeans++": variants.kmeans,
+        "forgetting": variants.forgetting,
+        "bico": variants.forward,
+        "bico batches": partial(variants.forward, batch_size=BATCH),
+        "bico elimination": variants.eliminate,
+        "bico exchange": partial(variants.exchange, sizes_of(data, about.get("exchange_shares", []))),
+        "bico regularised": partial(variants.regularised, sizes_of(data, large)),
+    }
+    return score(data, l2, method, coresets[method]())
+
+
+def prepare(dataset, about, seed):
+    """A random split of a data set's kernel features, and the penalty that validates best on it.
+
+    Parameters
+    ----------
+    dataset : "digits", "mnist" or "cifar10"
+    about : dict with the numbers that `features` and `split` take; for `side` and `gamma`, 0 is None
+    seed : int, of the split
+
+    Returns
+    -------
+    Split, float
+    """
+    return _prepare(dataset, seed, *(about[key] for key in _PREPARED))
+
+
+@cache  # the tasks of all methods share it
+def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma):
+    data = features(
+        dataset, n_rows=n_rows, n_test=n_test, n_landmarks=n_landmarks, side=side or None, gamma=gamma or None
+    )
+    data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
+    return data, choose_penalty(data)
+
+
+@cache
+def features(name, *, n_rows, n_test, n_landmarks, side=None, gamma=None, cache=True):
+    """Nystrom features of a data set of images: of the RBF kernel where `gamma` is given, else of the CNTK.
+
+    Parameters
+    ----------
+    name : "digits", "mnist" or "cifar10"
+    n_rows, n_test : rows of the training set and of the test set
+    n_landmarks : the paper: 500 for MNIST, 2048 for CIFAR-10
+    side : pixels to which images are shrunk for the CNTK
+    gamma : of the RBF kernel, on standardised pixels
+    """
+    kernel = None if gamma is None else RBF(gamma)
+    options = dict(n_train=n_rows, n_test=n_test, n_landmarks=n_landmarks, side=side, kernel=kernel)
+    return image_features(name, **options, cache=cache if gamma is None else False)
+
+
+def split(data, *, n_train, n_validation, seed):
+    """A random split of the features' rows: those beyond training and validation join the test rows."""
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    train, val, more = np.split(order, [n_train, n_train + n_validation])
+    X_test, y_test = np.concatenate([data.X_test, data.X[more]]), np.concatenate([data.y_test, data.y[more]])
+    parts = (data.X[train], data.y[train], data.X[val], data.y[val], X_test, y_test)
+    return Split(data.name, data.sha256, *parts)
+
+
+def train(X, y, weights, l2, classes):
+    """Parameters (1 + d, classes) of exactly solved multinomial logistic regression, the intercept's row first.
+
+    Parameters
+    ----------
+    weights : shape (s,), relative to each other; the penalty is `l2` beside the weighted mean loss
+    classes : number of classes, some of which may be missing in y
+    """
+    targets = np.eye(classes)[y]
+    # a class without a point would drive its free intercept to minus infinity: a penalised one stays
+    problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
+    rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
+    model = SoftmaxSelection(problem, rows, np.random.default_rng(0), tol=1e-5)
+    model.add(range(len(y)))
+    model.solve(np.asarray(weights, dtype=np.float64) / np.sum(weights))
+    return model.coefficients
+
+
+def evaluate(theta, data):
+    """Test accuracy and error in percent, and the mean training loss in nats, of `train`'s parameters."""
+    Z = data.X @ theta[1:] + theta[0]
+    top = Z.max(axis=1)
+    loss = np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - Z[np.arange(len(Z)), data.y]
+    right = np.argmax(data.X_test @ theta[1:] + theta[0], axis=1) == data.y_test
+    return {"test_accuracy": 100.0 * float(right.mean()), "train_loss": float(loss.mean())}
+
+
+def choose_penalty(data, penalties=PENALTIES):
+    """The penalty whose model of all training rows has the best validation accuracy; ties go to the larger one."""
+    classes = int(data.y.max()) + 1
+    scores = {}
+    for l2 in penalties:
+        theta = train(data.X, data.y, np.ones(len(data)), l2, classes)
+        scores[l2] = float(np.mean(np.argmax(data.X_val @ theta[1:] + theta[0], axis=1) == data.y_val))
+    return max(scores, key=lambda l2: (scores[l2], l2))
+
+
+def sizes_of(data, shares):
+    """Numbers of points for shares of the training rows in percent; at least one of each class."""
+    classes = len(np.unique(data.y))
+    return [max(classes, round(share / 100.0 * len(data))) for share in shares]
+
+
+class Variants:
+    """The strategies of Section 3.5 on one split: each gives ``{size: (indices, weights)}``.
+
+    Parameters
+    ----------
+    data : Split
+    l2 : penalty of selection and training alike
+    sizes : numbers of points
+    seed : of every strategy
+    outer : "train" or "train+validation" (the paper's Section 5.1)
+    """
+
+    def __init__(self, data, l2, sizes, *, seed, outer="train+validation"):
+        self.data, self.problem, self.sizes = data, Logistic(l2), sorted(sizes)
+        self.seed, self.outer = seed, outer
+
+    def _fit(self, **options):
+        options = dict(outer=self.outer, random_state=self.seed, rule="linear") | options
+        return BilevelCoreset(self.problem, **options).fit(self.data.X, self.data.y, validation=self._validation())
+
+    def _validation(self):
+        return None if self.outer == "train" else (self.data.X_val, self.data.y_val)
+
+    def _prefixes(self, indices):
+        return {m: (indices[:m], np.ones(m)) for m in self.sizes if m <= len(indices)}
+
+    def uniform(self):
+        return self._prefixes(UniformCoreset(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
+
+    def kmeans(self):
+        """k-means++ in the feature space."""
+        return self._prefixes(KMeansPlusPlus(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
+
+    def forgetting(self):
+        """The points most often forgotten in training."""
+        selector = ForgettingEvents(self.sizes[-1], random_state=self.seed)
+        return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
+
+    def forward(self, batch_size=1, rule="linear"):
+        return self._prefixes(self._fit(size=self.sizes[-1], strategy=Forward(batch_size), rule=rule).indices_)
+
+    def exchange(self, sizes):
+        """200 exchanges of 1 % of the points, for each size by itself."""
+        return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in sizes}
+
+    def everything(self, weighted):
+        """A selection that holds all training rows; `weighted` if weights will be optimised."""
+        data, rng = self.data, np.random.default_rng(self.seed)
+        rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
+        model = selection_for(self.problem, rows, rng, weighted=weighted)
+        model.add(np.arange(len(data)))
+        return model
+
+    def eliminate(self):
+        """One run of elimination, halted at every size."""
+        model, out = self.everything(False), {}
+        strategy = Elimination(max(1, len(self.data) // 225))
+        for m in reversed(self.sizes):
+            with tqdm(disable=True) as bar:
+                strategy.run(model, m, rule="linear", weighting="binary", labels=self.data.y, bar=bar)
+            out[m] = (np.array(model.indices), np.ones(m))
+        return out
+
+    def regularised(self, sizes=None, *, max_iter=1000, watch=None):
+        """One run of Algorithm 2, halted at every size (of those given, or of all)."""
+        sizes = self.sizes if sizes is None else sizes
+        path = Regularised(max_iter).path(self.everything(True), sizes, watch=watch)
+        return {m: (indices, weights) for m, indices, weights in path}
+
+
+def score(data, l2, method, chosen, **more):
+    """Rows of results for ``{size: (indices, weights)}``: train on each coreset, test.
+
+    Returns
+    -------
+    list of dict, with method, size, share (percent), n_positive (points of positive weight), l2, test_accuracy
+    (percent) and train_loss (nats)
+    """
+    classes, rows = int(data.y.max()) + 1, []
+    for m, (indices, weights) in chosen.items():
+        held = weights > 0
+        theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
+        rows.append(
+            dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2)
+            | evaluate(theta, data)
+            | more
+        )
+    return rows
+
+
+def full_data(data, l2, **more):
+    """The row of training on everything."""
+    everything = {len(data): (np.arange(len(data)), np.ones(len(data)))}
+    return score(data, l2, "full", everything, **more)
+
+
+def where_shown(rows):
+    """Rows of the sizes at which the paper shows the regularised coreset: it stops where forward selection is better.
+
+    Parameters
+    ----------
+    rows : DataFrame with dataset, method, share and test_accuracy
+    """
+    mean = rows.pivot_table(index=["dataset", "share"], columns="method", values="test_accuracy").reset_index()
+    behind = mean[mean["bico regularised"] < mean["bico"]].groupby("dataset").share.max()
+    tried = mean.dropna(subset=["bico regularised", "bico"])
+    tried = tried[tried.share > tried.dataset.map(behind).fillna(0.0)]
+    return rows.merge(tried[["dataset", "share"]])

@@ -1,0 +1,156 @@
+"""Coresets for image networks, and what other networks make of them (Section 5.2.3 of the bilevel paper)."""
+
+import time
+
+import numpy as np
+import torch
+from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset, forgetting_events
+from handful.bilevel import BilevelCoreset, Forward, Joint, Network, NeumannSeries, TrainConfig
+
+from handful_papers.bico.continual_data import images
+from handful_papers.bico.image_networks import image_network, shift_and_flip
+
+SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
+TARGET, PARTNER = "WideResNet-16-4", "VGG16"  # selected for; and jointly with it
+CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")  # the methods of Figure 8
+METHODS = (*CURVES, "bico joint")
+PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
+LOOKS = 20  # times during training that each row is classified, to count what is forgotten
+
+
+class NetworkCoresets:
+    """One data set, three networks: choose rows for one of them, train all on what was chosen.
+
+    Parameters
+    ----------
+    data : "digits", "mnist" or "cifar10"
+    n, side : training rows taken, and pixels of a side to which images are averaged
+    networks : names of `image_network` by the paper's names
+    train : options of `TrainConfig`
+    n_start, batch_size : random rows at the start, rows a round
+    sizes : of the coresets; a prefix of the largest each
+    n_terms : of the Neumann series
+    device : of torch
+    """
+
+    def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, device=None):
+        X, y, X_test, y_test = images(data)
+        channels, height, _ = SHAPES[data]
+        self.shape = (channels, side, side)
+
+        def shrunk(X):
+            k = height // side
+            return X.reshape(-1, channels, side, k, side, k).mean(axis=(3, 5)).reshape(len(X), -1)
+
+        rows = np.random.default_rng(0).permutation(len(X))[:n]
+        self.X, self.y = shrunk(X[rows]), y[rows]
+        self.X_test, self.y_test = shrunk(X_test), y_test
+        self.networks, self.device = networks, device
+        augment = shift_and_flip(self.shape, pad=max(1, side // 8), flip=data == "cifar10")
+        self.train = TrainConfig(augment=augment, **train)
+        self.n_start, self.batch, self.sizes, self.terms = n_start, batch_size, sorted(sizes), n_terms
+
+    def problem(self, network, seed):
+        """The inner problem of one network."""
+        classes = len(np.unique(self.y))
+        name = self.networks[network]
+
+        def make():
+            return image_network(name, classes, self.shape).to(memory_format=torch.channels_last)
+
+        return Network(make, train=self.train, random_state=seed, device=self.device)
+
+    def _tensors(self, X, y):
+        return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
+
+    def _trained(self, network, rows, seed, watch=None):
+        return self.problem(network, seed).fit_module(
+            *self._tensors(self.X[rows], self.y[rows]), np.random.default_rng((seed, 2)), watch
+        )
+
+    @torch.no_grad()
+    def _logits(self, module, X):
+        parts = torch.from_numpy(X).split(1000)
+        return torch.cat([module(part.to(self.device)).cpu() for part in parts]).numpy()
+
+    def accuracies(self, module, rows):
+        """Accuracy of a trained network on the test set, and on the rows that trained it, in percent."""
+        sets = {"accuracy": (self.X_test, self.y_test), "train_accuracy": (self.X[rows], self.y[rows])}
+        return {k: 100.0 * float((self._logits(module, X).argmax(axis=1) == y).mean()) for k, (X, y) in sets.items()}
+
+    def look_on(self, seed):
+        """One training of the target on all rows: its embeddings, and how often each row was forgotten.
+
+        Returns
+        -------
+        embeddings, shape (n, channels); events, shape (n,); `accuracies`
+        """
+        correct, every = [], max(1, self.train.n_steps // LOOKS)
+
+        def watch(step, module):
+            if step % every == 0:
+                correct.append(self._logits(module.eval(), self.X).argmax(axis=1) == self.y)
+                module.train()
+
+        every_row = np.arange(len(self.X))
+        module = self._trained(TARGET, every_row, seed, watch)
+        unflatten, body = module
+        with torch.no_grad():
+            parts = torch.from_numpy(self.X).split(1000)
+            embeddings = torch.cat([body.embed(unflatten(part.to(self.device))).cpu() for part in parts]).numpy()
+        return embeddings, forgetting_events(correct), self.accuracies(module, every_row)
+
+    def select(self, method, seed, embeddings, events):
+        """The largest coreset of one method, in the order of selection: the smaller ones are its prefixes."""
+        size = self.sizes[-1]
+        if method == "uniform":
+            return UniformCoreset(size, random_state=seed).fit(self.X).indices_
+        if method == "kmeans++":  # in pixel space, as the paper finds best; k-center on embeddings, for the same reason
+            return KMeansPlusPlus(size, random_state=seed).fit(self.X).indices_
+        if method == "kcenter":
+            return KCenter(size, random_state=seed).fit(embeddings).indices_
+        if method == "forgetting":
+            return np.lexsort([np.random.default_rng(seed).random(len(events)), -events])[:size]
+        problem = self.problem(TARGET, seed)
+        if method == "bico joint":
+            problem = Joint(problem, self.problem(PARTNER, seed), alternate=True)
+        strategy = Forward(batch_size=self.batch, n_start=self.n_start)
+        options = dict(rule="linear", ihvp=NeumannSeries(self.terms), random_state=seed)
+        selector = BilevelCoreset(problem, size=size, strategy=strategy, **options)
+        return selector.fit(self.X, self.y).indices_
+
+    def run(self, seed):
+        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of the selection."""
+        rows, n = [], len(self.X)
+        embeddings, events, full = self.look_on(seed)
+
+        def add(method, network, chosen, seconds, found=None):
+            found = found or self.accuracies(self._trained(network, chosen, seed), chosen)
+            rows.append(dict(method=method, network=network, size=len(chosen), seed=seed, **found, seconds=seconds))
+
+        for network in self.networks:
+            add("full", network, np.arange(n), 0.0, full if network == TARGET else None)
+        for method in METHODS:
+            start = time.perf_counter()
+            chosen = self.select(method, seed, embeddings, events)
+            seconds = time.perf_counter() - start
+            for network in self.networks:
+                # the curve of Figure 8 is the target's; other networks get the largest coreset, as in Tables 1 and 2
+                for size in self.sizes if network == TARGET and method in CURVES else self.sizes[-1:]:
+                    add(method, network, chosen[:size], seconds)
+        return rows
+
+
+def coreset_rows(about, *, seed, **options):
+    """Rows of `NetworkCoresets.run` for one data set: a task of the sweep.
+
+    Parameters
+    ----------
+    about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that they stand for
+    seed : int
+    options : further options of `NetworkCoresets`
+    """
+    torch.set_num_threads(1)  # layers are small: threads would wait for each other
+    about = dict(about)
+    name = about.pop("set")
+    return [dict(row, set=name) for row in NetworkCoresets(**about, **options).run(seed)]

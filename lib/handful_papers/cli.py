@@ -1,0 +1,349 @@
+"""The commands of the reproduction, which `handful.cli` adds to its own: reproduce, run, list, report, readme."""
+
+import argparse
+import ast
+import contextlib
+import importlib.util
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+from handful.cli import Refused
+
+from handful_papers import provenance
+from handful_papers.notebooks import PROFILES
+
+_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas")
+
+
+def add_commands(commands):
+    """Add the reproduction's commands to an argparse object of sub-parsers."""
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run the notebooks and build the report",
+        description="Run the notebooks and build the report. What has not changed since its last run is not "
+        "run again; a killed run goes on where it was; a notebook that fails does not stop the others.",
+    )
+    reproduce.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="quick",
+        help="how much of the papers: quick (small data, minutes; the default), laptop (the papers' data, "
+        "fewer seeds), paper (the papers' protocol; a GPU or a night)",
+    )
+    reproduce.add_argument(
+        "--only",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help='part of a name like "bico/fig06", or a pattern with *; may be given several times',
+    )
+    reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
+    reproduce.add_argument("--force", action="store_true", help="run what is up to date, too")
+    reproduce.add_argument(
+        "--limit",
+        type=_factor,
+        default=10.0,
+        metavar="FACTOR",
+        help="end a notebook after FACTOR times its expected minutes, or FACTOR minutes (default: 10; inf: no limit)",
+    )
+    reproduce.add_argument("--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler")
+    reproduce.add_argument("--dry-run", action="store_true", help="say what would run, and stop")
+    reproduce.set_defaults(run=_reproduce)
+
+    run = commands.add_parser(
+        "run",
+        help="run one notebook with parameters of your own",
+        description="Run one notebook with changed parameters. Results go to a folder of your own, never among those "
+        "of the profiles.",
+    )
+    run.add_argument("name", metavar="NAME", help='a notebook, as "bico/fig06_binary_logistic" or "fig06"')
+    run.add_argument("-p", dest="changes", metavar="NAME=VALUE", action="append", default=[], help="a parameter")
+    run.add_argument("--profile", choices=PROFILES, default="quick", help="whose values the other parameters have")
+    run.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the results")
+    run.set_defaults(run=_run)
+
+    listing = commands.add_parser("list", help="list the notebooks: what they make, minutes, whether up to date")
+    listing.add_argument("--profile", choices=PROFILES, default="quick")
+    listing.set_defaults(run=_list)
+
+    report = commands.add_parser("report", help="build figures/index.html from the results that are there")
+    report.add_argument(
+        "--check", action="store_true", help="fail on committed records that do not vouch for themselves"
+    )
+    report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
+    report.add_argument("--judge", action="store_true", help="judge the claims of all records again from their rows")
+    report.set_defaults(run=_report)
+
+    # For maintainers; a visitor's help need not show it.
+    readme = commands.add_parser("readme", description="Compare the README's table of results with the records.")
+    readme.add_argument("--write", action="store_true", help="put the table there instead")
+    readme.set_defaults(run=_readme)
+
+
+def _positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    return int(text)
+
+
+def _factor(text):
+    with contextlib.suppress(ValueError):
+        if (value := float(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+
+
+def _plan(args, only):
+    from handful_papers.notebooks import NotebookError, plan
+
+    _need_extra()
+    try:
+        return plan(_checkout() / "notebooks", args.profile, only)
+    except NotebookError as error:
+        raise Refused(str(error)) from error
+
+
+def _reproduce(args):
+    from handful_papers.kept import up_to_date
+    from handful_papers.runner import reproduce, time_limit
+    from handful_papers.sweep import DASK
+
+    runs = _plan(args, args.only)
+    figures = provenance.output_root()
+    due = runs if args.force else [run for run in runs if not up_to_date(run, figures)]
+    expected = _minutes(sum(run.minutes for run in due) / args.jobs)
+    print(
+        f"Profile {args.profile}: {_count(len(runs), 'notebook')}, {len(due)} of them to run, {expected} min.",
+        flush=True,
+    )
+    if args.dry_run:
+        for run in due:
+            print(f"  {run.name:<36} {_minutes(run.minutes)} min, at most {_minutes(time_limit(run, args.limit))}")
+        return 0
+    if args.dask:
+        os.environ[DASK] = args.dask
+    with Progress(len(runs), args.limit) as progress:
+        options = {"jobs": args.jobs, "force": args.force, "limit": args.limit}
+        outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
+    _summary(outcomes)
+    print()
+    _build_report(figures)
+    statuses = {o.status for o in outcomes}
+    return 130 if statuses & {"interrupted", "not started"} else 1 if "failed" in statuses else 0
+
+
+class Progress:
+    """A line for each notebook that finished, and which run: a bar on a terminal, elsewhere a line for each start."""
+
+    def __init__(self, n, limit):
+        from tqdm import tqdm
+
+        self.limit = limit
+        self.live = sys.stderr.isatty()
+        self.bar = tqdm(total=n, unit="notebook", disable=not self.live, bar_format="{n}/{total} |{bar:24}| {desc}")
+        self.told, self.begun = set(), set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.bar.close()
+
+    def show(self, outcomes, active):
+        """What `runner.reproduce` tells: outcomes so far and what is under way."""
+        for outcome in outcomes:
+            if outcome.run.name not in self.told:
+                self.told.add(outcome.run.name)
+                self._tell(_line(outcome))
+                self.bar.update()
+        if not self.live:
+            for run, seconds, _ in active:
+                if (begun := (run.name, seconds is None)) not in self.begun:
+                    self.begun.add(begun)
+                    self._tell(self._start(run, seconds))
+        self.bar.set_description_str(", ".join(_under_way(*one) for one in active))
+
+    def _start(self, run, seconds):
+        from handful_papers.runner import time_limit
+
+        if seconds is None:
+            return f"  {'waiting':<11} {run.name:<36} another process runs it"
+        limit = _minutes(time_limit(run, self.limit))
+        return f"  {'started':<11} {run.name:<36} expected: {_minutes(run.minutes)} min, at most {limit}"
+
+    def _tell(self, line):
+        self.bar.write(line, file=sys.stdout)
+        sys.stdout.flush()  # whoever reads a pipe should not wait for a full buffer
+
+
+def _under_way(run, seconds, progress):
+    if seconds is None:
+        return f"{run.name} waits for another process that runs it"
+    tasks = f", {progress['done']}/{progress['total']} tasks, {_clock(progress['left'])} left" if progress else ""
+    return f"{run.name} {_clock(seconds)} of {_clock(60 * run.minutes)}{tasks}"
+
+
+def _clock(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _line(outcome):
+    taken = f"{_minutes(outcome.seconds / 60)} min (expected {_minutes(outcome.run.minutes)})"
+    details = {
+        "done": taken,
+        "unchanged": "not run again; --force would",
+        "interrupted": "will run next time",
+        "not started": "will run next time",
+        "failed": f"{taken}: {outcome.error['error'] if outcome.error else ''}",
+    }
+    return f"  {outcome.status:<11} {outcome.run.name:<36} {details[outcome.status]}"
+
+
+def _summary(outcomes):
+    counts = {}
+    for outcome in outcomes:
+        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    print("\n" + ", ".join(f"{n} {status}" for status, n in counts.items()) + ".")
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            where = f", cell {outcome.error['cell']}" if outcome.error["cell"] else ""
+            print(f"\n{outcome.run.name} failed{where}: {outcome.error['error']}")
+            if outcome.error["traceback"]:
+                print(textwrap.indent(outcome.error["traceback"].strip(), "    "))
+
+
+def _run(args):
+    import math
+    from dataclasses import replace
+
+    from handful_papers.runner import reproduce
+
+    runs = _plan(args, [args.name])
+    if len(runs) != 1:
+        raise Refused(f"{args.name!r} names {len(runs)} notebooks: {', '.join(run.name for run in runs)}; say which.")
+    (run,) = runs
+    out = args.out.resolve()
+    if out.is_relative_to((_checkout() / "figures").resolve()):
+        raise Refused(f"--out {args.out} lies among the profiles' results, which it would replace; name another.")
+    changes = dict(_change(text, run.notebook.parameters()) for text in args.changes)
+    run = replace(run, parameters={**run.parameters, **changes})
+    (outcome,) = reproduce([run], figures=out, force=True, limit=math.inf)  # other parameters may take any time
+    print(_line(outcome))
+    _summary([outcome])
+    print(f"\nResults: {out / args.profile / run.name.split('/')[0]}")
+    return 0 if outcome.status == "done" else 1
+
+
+def _change(text, known):
+    """("n_seeds", 10) of "n_seeds=10", a name that is there and a value of the kind that it has."""
+    name, given, value = text.partition("=")
+    if not given or name not in known or name == "profile":
+        names = ", ".join(key for key in known if key != "profile")
+        raise Refused(f"-p wants NAME=VALUE with one of {names}; got {text!r}.")
+    with contextlib.suppress(ValueError, SyntaxError):  # a plain word is a string
+        value = ast.literal_eval(value)
+    kinds = (int, float) if isinstance(known[name], (int, float)) and not isinstance(known[name], bool) else ()
+    if known[name] is not None and not isinstance(value, kinds or type(known[name])):
+        raise Refused(f"{name} is {known[name]!r} in the notebook, a {type(known[name]).__name__}; got {value!r}.")
+    return name, value
+
+
+def _list(args):
+    from handful_papers.catalogue import catalogue
+    from handful_papers.kept import up_to_date
+
+    labels = {}
+    for paper in catalogue():
+        for item in paper.items:
+            labels.setdefault(item.name, []).append(item.label or item.title)
+    for run in _plan(args, ()):
+        state = "up to date" if up_to_date(run, provenance.output_root()) else "to run"
+        print(f"{run.name:<36} {_minutes(run.minutes):>5} min  {state:<10}  {', '.join(labels.get(run.name, ()))}")
+    return 0
+
+
+def _report(args):
+    _need_extra()
+    if args.judge:
+        _judge()
+    if args.check or args.strict:
+        return _check(args.strict)
+    return 0 if _build_report(provenance.output_root()) else 1
+
+
+def _judge():
+    from handful_papers.check import judge_all_records
+
+    changed = judge_all_records(provenance.output_root())
+    print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
+
+
+def _check(strict):
+    from handful_papers.check import check, stale
+
+    root = _checkout()
+    wrong, old = check(root / "figures", root / "notebooks"), stale(root / "figures", root / "notebooks")
+    print(*wrong, sep="\n", end="\n" * bool(wrong))
+    for one in old:
+        print(f"stale: {one.name} at {one.profile}, {one.reason} changed; a new run takes {_minutes(one.minutes)} min")
+    print(f"{_count(len(wrong), 'problem')}, {_count(len(old), 'stale record')}.")
+    return 1 if wrong or (strict and old) else 0
+
+
+def _build_report(figures):
+    """Whether there is a report now; it is told where, or why not, and which records it leaves out."""
+    from handful_papers.gather import damaged
+    from handful_papers.report import build_report
+
+    for sentence in damaged(figures):
+        print(f"Left out of the report: {sentence}")
+    try:
+        print(f"Report: {build_report(figures)}")
+    except OSError as error:
+        print(f"handful: the report cannot be written: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _readme(args):
+    from handful_papers.gather import damaged
+    from handful_papers.readme import COMMITTED, check_readme
+
+    if wrong := damaged(_checkout() / "figures", COMMITTED):
+        raise Refused("\n".join(wrong))
+    path = _checkout() / "README.md"
+    try:
+        current = check_readme(path, figures=_checkout() / "figures", write=args.write)
+    except (OSError, ValueError) as error:
+        raise Refused(str(error)) from error
+    if current:
+        print("README.md holds the results on record.")
+        return 0
+    print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
+    return 0 if args.write else 1
+
+
+def _need_extra():
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Refused(f'this needs {", ".join(missing)}: pip install "handful[reproduce]"')
+
+
+def _checkout():
+    root = provenance.find_root()
+    if root is None:
+        raise Refused(
+            f"{Path.cwd()} is not inside a checkout of handful, which holds the notebooks: git clone it, "
+            "change into it and try again."
+        )
+    return root
+
+
+def _count(n, noun):
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _minutes(value):
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"

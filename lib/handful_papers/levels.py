@@ -1,0 +1,55 @@
+"""Levels of data: whether a run saw the paper's data, a part of it, a stand-in, or generated data."""
+
+from handful.data.registry import ENTRIES
+
+LEVELS = OWN, PART, STAND_IN, GENERATED = "the paper's", "part", "stand-in", "generated"
+
+
+def level(data, papers_data):
+    """The level of one run: the lowest of its data sets, and what each of them is.
+
+    Parameters
+    ----------
+    data : dict of a record, data set name -> dict with sha256 and, where the run took less or another set than the
+        paper, rows and instead_of (see `Experiment.use`)
+    papers_data : list of the paper's data sets by their names in the registry, as a str where the entry holds what the
+        paper took, or as a dict of `name` and `rows` where it took more; empty where it generates its own. A generated
+        set among them, which the paper generates as well, lowers no level
+
+    Returns
+    -------
+    kind : one of `LEVELS`
+    text : str, for a reader: "part: 16 % of covtype"
+    """
+    wanted = {d: None for d in papers_data if isinstance(d, str)}
+    wanted |= {d["name"]: d["rows"] for d in papers_data if isinstance(d, dict)}
+    found = {name: _level(name, entry, wanted) for name, entry in data.items()}
+    real = [name for name, (kind, _) in found.items() if kind != GENERATED]
+    if not real:
+        return GENERATED, "generated"
+    if not papers_data:
+        return STAND_IN, f"real data of our choice: {', '.join(real)}"
+    kind = max((kind for kind, _ in found.values()), key=LEVELS.index)
+    if kind == OWN:
+        return kind, "the paper's data"
+    texts = dict.fromkeys(text for one, text in found.values() if one not in (OWN, GENERATED))
+    return kind, f"{kind}: {', '.join(texts)}"
+
+
+def _level(name, entry, wanted):
+    base = name.partition("[")[0]
+    known = ENTRIES.get(base)
+    if entry.get("instead_of"):
+        return STAND_IN, f"{base} for {entry['instead_of']}"
+    if entry.get("sha256") is None or (known is not None and known.kind == "generated"):
+        return OWN if base in wanted else GENERATED, "generated"
+    if base in wanted:
+        whole, published = base, wanted[base] or known.rows + known.test_rows
+    elif known is not None and known.of in wanted:
+        whole, published = known.of, wanted[known.of] or known.of_rows
+    else:
+        return STAND_IN, base
+    rows = entry.get("rows") or known.rows + known.test_rows
+    if "[" not in name and rows < published:
+        return PART, f"{100 * rows / published:.2g} % of {whole}"
+    return OWN, base

@@ -1,0 +1,71 @@
+"""Notebooks as pages that can be read from disk: maths as MathML, nothing in them that runs or fetches."""
+
+import re
+from functools import cache
+
+import bleach
+import nbformat
+from latex2mathml.converter import convert
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+_MATHML = (
+    "math menclose mfrac mi mmultiscripts mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup "
+    "msup mtable mtd mtext mtr munder munderover"
+)
+_HTML = (
+    "a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 "
+    "hr i img kbd li ol p pre q s small span strong sub summary sup table tbody td tfoot th thead tr u ul"
+)
+_ATTRIBUTES = (
+    "accent align alt class colspan columnalign columnspacing display fence form height href id linethickness lspace "
+    "mathvariant maxsize minsize movablelimits open rowspacing rowspan rspace scope separator start stretchy title "
+    "width xmlns"
+)
+_UNSEEN = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)  # their text is for no reader
+
+
+def notebook_body(path):
+    """A notebook's cells as HTML: without scripts, styles of its own, or anything from the network.
+
+    Parameters
+    ----------
+    path : pathlib.Path of the .ipynb
+    """
+    exporter, cleaner = _tools()
+    body, _ = exporter.from_notebook_node(nbformat.read(path, as_version=4))
+    return cleaner.clean(_UNSEEN.sub("", body))
+
+
+def markdown(source):
+    """Markdown as HTML, its formulas as MathML; not cleaned yet."""
+    return MarkdownWithMath(renderer=_Renderer()).render(source)
+
+
+@cache
+def _tools():
+    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter.register_filter("markdown2html", markdown)
+    exporter.register_filter("clean_html", lambda html: html)  # the page is cleaned once, as a whole
+    protocols = ["https", "http", "mailto", "data"]
+    return exporter, bleach.Cleaner([*_HTML.split(), *_MATHML.split()], _allowed, protocols=protocols, strip=True)
+
+
+class _Renderer(IPythonRenderer):
+    def __init__(self):
+        super().__init__(escape=False, exclude_anchor_links=True)
+
+    def inline_math(self, body):
+        return convert(body)
+
+    def block_math(self, body):
+        return convert(body, display="block")
+
+    def latex_environment(self, name, body):
+        return convert(rf"\begin{{{name}}}{body}\end{{{name}}}", display="block")
+
+
+def _allowed(tag, name, value):
+    if name == "src":
+        return tag == "img" and value.startswith("data:image/")
+    return name in _ATTRIBUTES.split() and not (name == "href" and value.lstrip().lower().startswith("data:"))

@@ -1,0 +1,152 @@
+"""The report: a static site of all claims, figures and notebooks, without a server or a network."""
+
+import os
+import struct
+from functools import cache
+from pathlib import Path
+
+from handful_papers import provenance
+from handful_papers.catalogue import catalogue
+from handful_papers.check import COMMITTED, stale
+from handful_papers.gather import claims, collect, damaged, failures, minutes, tally, tally_text
+from handful_papers.levels import LEVELS
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_SHOWN = 1.4  # pixels of our figures (200 a inch) per CSS pixel
+
+
+def build_report(figures):
+    """Write the site into a folder of results.
+
+    ``index.html`` is the first screen, ``claims.html`` the table of all claims, ``<paper>.html`` one page a paper with
+    a card for each notebook; each notebook is a page under ``notebooks/``, as executed where it was.
+
+    Parameters
+    ----------
+    figures : pathlib.Path, the folder of results
+
+    Returns
+    -------
+    pathlib.Path of the first page
+    """
+    figures = Path(figures).resolve()
+    figures.mkdir(parents=True, exist_ok=True)
+    results, failed, root = collect(figures), failures(figures), provenance.find_root()
+    stated = claims(results)
+    cards = {paper.key: _cards(paper, results, stated) for paper in catalogue()}
+    shown = {card["name"] for mine in cards.values() for card in mine if card["results"]}
+    executed = [r.executed for r in results if r.executed] + [f["executed"] for f in failed if f["executed"]]
+    sources = {name: root / "notebooks" / f"{name}.ipynb" for name in sorted(shown) if root}
+    sources = {name: path for name, path in sources.items() if path.is_file()}
+    pages = {path: path.with_suffix(".html") for path in executed}
+    pages |= {path: figures / "notebooks" / "source" / f"{name}.html" for name, path in sources.items()}
+    for path, page in pages.items():
+        _notebook_page(path, page, figures, shown)
+    old = stale(figures, root / "notebooks") if root else []
+    shared = {
+        "papers": catalogue(),
+        "cards": cards,
+        "stated": stated,
+        "stale": old,
+        "n_committed": sum(r.profile in COMMITTED for r in results),
+        "reasons": {(s.name, s.profile): s.reason for s in old},
+        "sources": sources,
+        "link": lambda path: _relative(pages.get(path, path), figures),
+        "size": _css_size,
+        "minutes": minutes,
+        "tally": tally,
+        "tally_text": tally_text,
+    }
+    _write(
+        figures / "index.html",
+        "index.html",
+        **shared,
+        failed=failed,
+        damaged=damaged(figures),
+        items=_items(cards),
+        map=_map(cards),
+    )
+    _write(figures / "claims.html", "claims.html", **shared)
+    for paper in catalogue():
+        _write(figures / f"{paper.key}.html", "paper.html", **shared, paper=paper)
+    return figures / "index.html"
+
+
+def _cards(paper, results, stated):
+    """A dict for each notebook of a paper: its items, its results (the largest first) and its claims."""
+    mine = [r for r in results if r.paper == paper.key]
+    return [
+        {
+            "name": name,
+            "items": [i for i in paper.items if i.name == name],
+            "results": [r for r in mine if r.name == name],
+            "claims": [c for c in stated if c.result.name == name],
+        }
+        for name in dict.fromkeys([item.name for item in paper.items] + [r.name for r in mine])
+    ]
+
+
+def _items(cards):
+    """The kind of data of each table and figure, "" where a part of it was not run: some take several notebooks."""
+    kinds = {}
+    for key, mine in cards.items():
+        for card in mine:
+            for item in card["items"]:
+                kind = card["results"][0].kind if card["results"] else ""
+                kinds.setdefault((key, item.label), []).append(kind)
+    return ["" if "" in parts else max(parts, key=LEVELS.index) for (_, label), parts in kinds.items() if label]
+
+
+def _map(cards):
+    """paper -> kind of data -> list of (item, its claims that were judged on such data)."""
+    found = {key: {kind: [] for kind in LEVELS} for key in cards}
+    for paper in catalogue():
+        notebooks = {card["name"]: card for card in cards[paper.key]}
+        for item in paper.items:
+            mine = [c for c in notebooks[item.name]["claims"] if c.item == item.label]
+            kinds = {c.result.kind for c in mine} or {r.kind for r in notebooks[item.name]["results"][:1]}
+            for kind in kinds:
+                found[paper.key][kind].append((item, [c for c in mine if c.result.kind == kind]))
+    return found
+
+
+def _notebook_page(path, page, figures, shown):
+    """A notebook as a page, written again only if the notebook or our looks are newer; `shown`: those with a card."""
+    newest = max(file.stat().st_mtime for file in (path, *_TEMPLATES.iterdir(), Path(__file__)))
+    if page.is_file() and page.stat().st_mtime > newest:
+        return
+    from handful_papers.notebook_pages import notebook_body  # imports nbconvert, which takes a second
+
+    name = f"{path.parent.name}/{path.stem}"
+    _write(
+        page,
+        "notebook.html",
+        name=name,
+        profile=path.parents[1].name if path.is_relative_to(figures) else "",
+        home=_relative(figures, page.parent),
+        card=f"{path.parent.name}.html#{path.stem}" if name in shown else "",
+        raw=_relative(path, page.parent),
+        body=notebook_body(path),
+    )
+
+
+def _relative(path, folder):
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _css_size(png):
+    """Width and height at which a PNG is shown, in CSS pixels: as large as its type is on the page."""
+    with open(png, "rb") as file:
+        width, height = struct.unpack(">II", file.read(24)[16:])  # the IHDR chunk comes first in every PNG
+    return round(width / _SHOWN), round(height / _SHOWN)
+
+
+def _write(page, template, **values):
+    provenance.write_atomically(page, _templates().get_template(template).render(**values))
+
+
+@cache
+def _templates():
+    from jinja2 import Environment, FileSystemLoader
+
+    return Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)

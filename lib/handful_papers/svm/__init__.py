@@ -1,0 +1,4 @@
+"""On Coresets for Support Vector Machines.
+
+Protocols, items and claims, published numbers, looks of its methods.
+"""

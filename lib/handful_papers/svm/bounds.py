@@ -1,0 +1,118 @@
+"""Bounds on the sensitivity against the truth, and which points are sensitive, for the notebooks."""
+
+import numpy as np
+import pandas as pd
+from handful.sensitivity.svm import SVMCoreset
+from handful.sensitivity.svm_bounds import (
+    exact_sensitivity,
+    printed_bound,
+    printed_bound_counterexample,
+    tight_bound,
+)
+from handful.svm import LinearSVM
+
+from handful_papers.svm.errors import svm_problem
+
+
+def overlapping_blobs(n, *, outliers=0.04, rng):
+    """Two overlapping classes in the plane, and a few outliers far out on the wrong side.
+
+    Returns
+    -------
+    X : float array, shape (n, 2)
+    y : float array of -1 and +1, shape (n,)
+    outlier : bool array, shape (n,)
+    """
+    y = np.tile([1.0, -1.0], -(-n // 2))[:n]
+    outlier = np.arange(n) >= n - round(outliers * n)
+    X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
+    X[outlier] = rng.normal(scale=0.6, size=(outlier.sum(), 2)) - 4.0 * y[outlier, None] * [1.0, 0.3]
+    return X, y, outlier
+
+
+def sensitivity_bounds(X, y, n_clusters, *, seed):
+    """The bounds of every point, for several numbers of clusters in each class.
+
+    Returns
+    -------
+    dict : "k=3" -> the tight bound, "paper k=3" -> the paper's; float arrays, shape (n,)
+    """
+    found = {}
+    for prefix, rule in (("", "tight"), ("paper ", "paper")):
+        for k in n_clusters:
+            fitted = SVMCoreset(50, rule=rule, n_clusters=k, random_state=seed).fit(X, y)
+            found[f"{prefix}k={k}"] = fitted.sensitivities_
+    return found
+
+
+def outlier_scores(dataset, *, data_seed, seed):
+    """Mean bound of the misclassified and of the farthest points, over that of the others: one row a bound.
+
+    Returns
+    -------
+    list of dict with dataset, method, seed, misclassified, far
+    """
+    problem, rows = svm_problem(dataset, seed=data_seed), []
+    wrong = LinearSVM().fit(problem.X, problem.y).predict(problem.X) != problem.y
+    far = np.zeros(problem.n, dtype=bool)
+    for label in (-1, 1):
+        mine = np.flatnonzero(problem.y == label)
+        distance = np.linalg.norm(problem.X[mine] - problem.X[mine].mean(axis=0), axis=1)
+        far[mine[distance > np.quantile(distance, 0.9)]] = True
+    for rule, n_clusters in (("paper", "log"), ("tight", "auto")):
+        fitted = SVMCoreset(rule=rule, n_clusters=n_clusters, random_state=seed).fit(problem.X, problem.y)
+        bound = fitted.sensitivities_
+        ratios = {name: bound[m].mean() / bound[~m].mean() for name, m in (("misclassified", wrong), ("far", far))}
+        rows.append(dict(dataset=problem.label, method=f"svm {rule}", seed=seed, **ratios))
+    return rows
+
+
+def bound_rows(X, y, sample_weight, price, index, *, labels=None):
+    """The bounds of one point and its true sensitivity; its class is one cluster, or split by `labels`.
+
+    Returns
+    -------
+    pandas.DataFrame with bound, value, exact, ratio: three rows
+    """
+    labels = np.zeros(len(y), dtype=int) if labels is None else labels
+    l2 = 1.0 / (price * sample_weight.sum())
+    opt = LinearSVM(l2=l2, tol=1e-9).fit(X, y, sample_weight=sample_weight).lower_bound_
+    mine = (y == y[index]) & (labels == labels[index])
+    centre = np.average(X[mine], axis=0, weights=sample_weight[mine])
+    distance = np.array([np.linalg.norm(X[index] - centre)])
+    weights = sample_weight[[index]], np.array([sample_weight[mine].sum()]), sample_weight.sum()
+    exact = exact_sensitivity(X, y, index, price=price, sample_weight=sample_weight)
+    values = {
+        "printed (4/9)": printed_bound(distance, *weights, price=price, opt=opt, kappa=4 / 9)[0],
+        "code (2/3)": printed_bound(distance, *weights, price=price, opt=opt, kappa=2 / 3)[0],
+        "tight": tight_bound(distance, *weights, price=price, opt=opt)[0],
+    }
+    return pd.DataFrame([dict(bound=name, value=v, exact=exact, ratio=v / exact) for name, v in values.items()])
+
+
+def line_bound_rows(distances):
+    """`bound_rows` of the three points on a line, for several distances of the two positive ones."""
+    return pd.concat([bound_rows(*printed_bound_counterexample(D)).assign(distance=D) for D in distances])
+
+
+def real_bound_rows(dataset, *, n_points, data_seed):
+    """`bound_rows` of random points of a data set, each class a cluster."""
+    problem = svm_problem(dataset, seed=data_seed)
+    some = np.random.default_rng(data_seed).choice(problem.n, n_points, replace=False)
+    return pd.concat([bound_rows(problem.X, problem.y, np.ones(problem.n), 1.0, i) for i in some])
+
+
+def random_bound_rows(instances, *, per_instance=4, data_seed=0):
+    """`bound_rows` of points of random instances: weights, scales, label shares and partitions all drawn."""
+    frames = []
+    for instance in instances:
+        rng = np.random.default_rng([data_seed, instance])
+        n, d = int(rng.integers(4, 26)), int(rng.integers(1, 5))
+        y = np.where(rng.random(n) < rng.uniform(0.1, 0.9), 1.0, -1.0)
+        y[:2] = 1, -1
+        X = (rng.normal(size=(n, d)) + y[:, None] * rng.normal(size=d)) * 10 ** rng.uniform(-1, 1)
+        u = 10 ** rng.uniform(-rng.uniform(0, 4), 0, size=n)
+        price, labels = 10 ** rng.uniform(-3, 2), rng.integers(rng.integers(1, 4), size=n)
+        for i in rng.choice(n, per_instance, replace=False):
+            frames.append(bound_rows(X, y, u, price, i, labels=labels).assign(seed=instance, point=i))
+    return pd.concat(frames, ignore_index=True)

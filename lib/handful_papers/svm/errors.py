@@ -1,0 +1,290 @@
+"""Protocols of "On Coresets for Support Vector Machines" (2020): errors and times, offline and streaming.
+
+A task of a sweep is one data set with one seed. Times are CPU seconds of the process: on a shared machine they say what
+an arm costs, whoever else is at work.
+"""
+
+import time
+import warnings
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from handful.coreset import Selector
+from handful.data import load, standardise
+from handful.sensitivity.draws import multinomial_draw
+from handful.sensitivity.svm import SVMCoreset
+from handful.streaming import MergeReduce
+from handful.svm import LinearSVM, svm_objective
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC, LinearSVC
+
+LABELS = {
+    "htru2": "HTRU",
+    "credit_default": "Credit",
+    "pathological": "Pathological",
+    "skin_nonskin": "Skin",
+    "cod_rna": "Cod-rna",
+    "w8a": "W1",
+    "breast_cancer": "Breast cancer",
+    "digits_3_8": "Digits 3/8",
+}
+
+
+class UniformDraws(Selector):
+    """The paper's baseline: Algorithm 1 with constant scores, so draws with repetition, by weight."""
+
+    _takes_sparse = True
+    _repeats = True
+
+    def __init__(self, size=100, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        return multinomial_draw(sample_weight / sample_weight.sum(), sample_weight, self.size, rng=rng)
+
+
+ARMS = {  # "svm paper" is Algorithm 1 as printed; tight bound and mixture are extensions
+    "uniform": lambda: UniformDraws(),
+    "svm paper": lambda: SVMCoreset(rule="paper", n_clusters="log"),
+    "svm tight": lambda: SVMCoreset(rule="tight", n_clusters="auto"),
+    "svm mixture": lambda: SVMCoreset(rule="mixture", n_clusters="auto", sampling="systematic"),
+}
+STREAM_ARMS = {
+    "uniform": ARMS["uniform"],
+    "svm paper": ARMS["svm paper"],
+    "svm tight": lambda: SVMCoreset(rule="tight", n_clusters="log"),
+    "svm mixture": lambda: SVMCoreset(rule="mixture", n_clusters="log", sampling="systematic"),
+}
+SOLVERS = {
+    "LinearSVM": lambda: LinearSVM(),
+    "LinearSVC": lambda: LinearSVC(loss="hinge", random_state=0),
+    "SVC": lambda: SVC(kernel="linear", tol=1e-3),
+}
+ONE_CLASS = 1.0  # the error of a sample without one of the classes, as in the authors' code
+
+
+@dataclass(frozen=True, eq=False)
+class SVMProblem:
+    """A data set made ready, and its exact solution.
+
+    Attributes
+    ----------
+    name : str; key of `LABELS`
+    X : array, standardised; or CSR with unit standard deviations (not centred: the bias is free)
+    y : float array of -1 and +1
+    dataset : handful.data.Dataset, for `Experiment.use`
+    objective : float; the optimum on all points, lambda = 1, certified to 1e-8
+    """
+
+    name: str
+    X: object
+    y: np.ndarray
+    dataset: object
+    objective: float
+
+    @property
+    def label(self):
+        return LABELS[self.name]
+
+    @property
+    def n(self):
+        return len(self.y)
+
+
+@cache
+def svm_problem(name, *, seed=0):
+    """An `SVMProblem`, standardised as in the paper's Appendix D, with unit weights and lambda = 1.
+
+    Parameters
+    ----------
+    name : str; key of `LABELS`. cod_rna joins its training and test parts; digits_3_8 are two of ten digits
+    seed : int; of the generated set (pathological)
+    """
+    if name == "digits_3_8":
+        data = load("digits", classes=(3, 8))
+    else:
+        data = load(name, random_state=seed) if name == "pathological" else load(name)
+    X, y = data.X, data.binary().y
+    if name == "cod_rna":
+        X, y = np.vstack([X, data.X_test]), np.append(y, data.binary().y_test)
+    y = 2.0 * y - 1.0
+    if name == "w8a":
+        scale = X.std(axis=0, dtype=np.float64)
+        X = sparse.csr_matrix(X / np.where(scale > 0, scale, 1.0))
+    else:
+        (X,) = standardise(X)
+    return SVMProblem(name, X, y, data, LinearSVM().fit(X, y).objective_)
+
+
+def paper_sizes(problem, k):
+    """`k` sample sizes, geometrically spaced, between the limits of the authors' code (see its table by set)."""
+    n, log_n = problem.n, np.log(problem.n)
+    low = max(150.0, log_n)
+    high = max(min(1000, n / 5), 25 * low)
+    if problem.name == "pathological":
+        low, high = 150, 800
+    elif problem.name == "credit_default":
+        low, high = 150, 1000
+    elif problem.name == "w8a":
+        low, high = 5800, 15000
+    elif n > 10_000:
+        low, high = max(log_n**2, 200), 10 * log_n**2
+    return sorted({round(m) for m in np.geomspace(low, min(high, 0.8 * n), k)})
+
+
+def stream_sizes(problem, k):
+    """Those of `paper_sizes` of at most half of the rows: with larger ones the stream would be one leaf."""
+    return [m for m in paper_sizes(problem, k) if m <= problem.n / 2]
+
+
+def relative_error(problem, X, y, weights):
+    """``(F(w_S) - F(w*)) / F(w*)`` on all points, for the SVM trained on a weighted sample; seconds of training.
+
+    The weights are scaled to add up to n: the regulariser keeps its share (C' = lambda U / V in the authors' code).
+    """
+    if (y == y[0]).all():
+        return ONE_CLASS, 0.0
+    # 1e-6 of an error of percents
+    model, seconds = _train(LinearSVM(tol=1e-6), X, y, weights * (problem.n / weights.sum()))
+    return _error(problem, model), seconds
+
+
+def _train(model, X, y, weights=None):
+    """A trained model and its CPU seconds; where it stops early its error says so, so that no warning has to."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y, sample_weight=weights)
+    return model, time.process_time() - start
+
+
+def _error(problem, model):
+    coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
+    return svm_objective(problem.X, problem.y, np.append(coef[0], model.intercept_)) / problem.objective - 1.0
+
+
+def _timed_row(problem, sample, select, with_svc):
+    """Error and CPU seconds of a selected sample; `train_svc` is the time of the paper's solver, if asked for."""
+    error, train = relative_error(problem, *sample)
+    row = dict(error=error, select=select, train=train, seconds=select + train)
+    if with_svc:
+        X, y, weights = sample
+        one_class = (y == y[0]).all()
+        scaled = weights * (problem.n / weights.sum())
+        row["train_svc"] = 0.0 if one_class else _train(SOLVERS["SVC"](), X, y, scaled)[1]
+    return row
+
+
+def offline_errors(dataset, *, n_sizes, data_seed, seed):
+    """Figure 1: one row per (arm, size), the scores computed once, every size drawn from them.
+
+    Returns
+    -------
+    list of dict with dataset, method, size, seed, error
+    """
+    problem, rows = svm_problem(dataset, seed=data_seed), []
+    sizes = paper_sizes(problem, n_sizes)
+    for arm, make in ARMS.items():
+        selector = make().set_params(size=sizes[0], random_state=seed)
+        if arm != "uniform":
+            selector.fit(problem.X, problem.y)
+        for size in sizes:
+            if arm == "uniform":
+                coreset = selector.set_params(size=size).fit(problem.X, problem.y).coreset_
+            else:
+                coreset = selector.draw(size, random_state=np.random.default_rng([seed, size]))
+            error, _ = relative_error(problem, *coreset.take(problem.X, problem.y))
+            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, error=error))
+    return rows
+
+
+def offline_times(dataset, *, n_sizes, data_seed, with_svc=(), seed):
+    """Figure 2: seconds to select and to train, each arm anew at every size, the arms taking turns.
+
+    Returns
+    -------
+    list of dict with dataset, method, size, seed, error, select, train, seconds (their sum) and, for the data sets in
+    `with_svc`, train_svc
+    """
+    problem, rows = svm_problem(dataset, seed=data_seed), []
+    _compile(dataset, data_seed)
+    for size in paper_sizes(problem, n_sizes):
+        for arm, make in ARMS.items():
+            selector = make().set_params(size=size, random_state=seed)
+            start = time.process_time()
+            sample = selector.fit(problem.X, problem.y).take(problem.X, problem.y)
+            select = time.process_time() - start
+            timed = _timed_row(problem, sample, select, dataset in with_svc)
+            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, **timed))
+    return rows
+
+
+@cache
+def _compile(dataset, data_seed):
+    """Run every arm on a data set once, so that nothing is compiled while the clock runs."""
+    problem = svm_problem(dataset, seed=data_seed)
+    for make in ARMS.values():
+        selector = make().set_params(size=150, random_state=0).fit(problem.X, problem.y)
+        relative_error(problem, *selector.take(problem.X, problem.y))
+
+
+def full_times(dataset, solver, *, data_seed, repeats=3):
+    """Seconds to train on all points, and how near the optimum a solver comes: one row.
+
+    `LinearSVM` is ours, to a certified gap of 1e-8; `SVC` (linear kernel, tol 1e-3) solves the same problem;
+    `LinearSVC` (hinge) penalises the bias, so it solves a slightly different one.
+
+    Returns
+    -------
+    list of dict with dataset, solver, seconds (median), error
+    """
+    problem = svm_problem(dataset, seed=data_seed)
+    runs = [_train(SOLVERS[solver](), problem.X, problem.y) for _ in range(repeats if solver == "LinearSVM" else 1)]
+    seconds = float(np.median([s for _, s in runs]))
+    return [dict(dataset=problem.label, solver=solver, seconds=seconds, error=_error(problem, runs[-1][0]))]
+
+
+def streaming_runs(dataset, *, n_sizes, data_seed, with_svc=(), seed):
+    """Figures 3 and 5: the shuffled stream through merge-and-reduce, leaves as large as the sample.
+
+    The uniform arm is the same tree.
+
+    Returns
+    -------
+    list of dict with dataset, method, size, seed, error, select, train, seconds and, for the data sets in `with_svc`,
+    train_svc
+    """
+    problem, rows = svm_problem(dataset, seed=data_seed), []
+    order = np.random.default_rng(seed).permutation(problem.n)
+    X, y = problem.X[order], problem.y[order]
+    _compile(dataset, data_seed)
+    for size in stream_sizes(problem, n_sizes):
+        for arm, make in STREAM_ARMS.items():
+            stream = MergeReduce(make(), size=size, leaf_size=size, random_state=seed)
+            start = time.process_time()
+            sample = stream.fit(X, y).rows()
+            select = time.process_time() - start
+            timed = _timed_row(problem, sample, select, dataset in with_svc)
+            rows.append(dict(dataset=problem.label, method=arm, size=size, seed=seed, **timed))
+    return rows
+
+
+def total_sensitivities(dataset, *, data_seed, seed):
+    """Table 1: one row per (bound, clustering): the paper's bound with k = log n, the tight one with k chosen.
+
+    Returns
+    -------
+    list of dict with dataset, method, seed, n, d, t, percent, clusters
+    """
+    problem, rows = svm_problem(dataset, seed=data_seed), []
+    for method in ("svm paper", "svm tight"):
+        fitted = ARMS[method]().set_params(random_state=seed).fit(problem.X, problem.y)
+        t = fitted.total_sensitivity_
+        rows.append(
+            dict(dataset=problem.label, method=method, seed=seed, n=problem.n, d=problem.X.shape[1], t=t)
+            | dict(percent=100 * t / problem.n, clusters=max(fitted.n_clusters_))
+        )
+    return rows

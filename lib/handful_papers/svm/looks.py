@@ -1,0 +1,67 @@
+"""Looks of the methods of the SVM coreset paper, and its panels: one for each data set."""
+
+from itertools import zip_longest
+
+from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, REPRODUCED, Looks, look
+from handful_papers.style import figure
+from handful_papers.svm.comparisons import FLOOR
+
+METHODS = Looks(
+    BASELINES,
+    {
+        "svm paper": look("Coreset, the paper's bound", REPRODUCED, "D", "-", zorder=4),
+        "svm tight": look("Coreset, tight bound (extension)", EXTENSION, "D", "--", zorder=5),
+        "svm mixture": look("Coreset, margin mixture (extension)", EXTENSION, "*", "-", zorder=6),
+        "LinearSVM": look("All points, LinearSVM (extension)", EXTENSION, "", "-", zorder=1.5),
+        "LinearSVC": look("All points, LinearSVC", GREY, "", "--", zorder=1.5),
+        "SVC": look("All points, SVC", PALE, "", ":", zorder=1.5),
+        "printed (4/9)": look("Constant 4/9", REPRODUCED, "", "--"),
+        "code (2/3)": look("Authors' code, 2/3", REPRODUCED, "", "-."),
+        "tight": look("Tight bound (extension)", EXTENSION, "", "-"),
+    },
+)
+
+
+def panels(rows, ylabel, draw):
+    """A figure with a panel for each data set, error or time against the sample size, both logarithmic.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame with dataset and size
+    ylabel : str
+    draw : function of axes and the rows of one data set
+    """
+    labels = list(rows.dataset.unique())
+    ncols = min(3, len(labels))
+    fig, axes = figure("double", ncols=ncols, nrows=-(-len(labels) // ncols), ratio=0.85, squeeze=False)
+    handles = {}
+    for ax, label in zip_longest(axes.flat, labels):
+        if label is None:
+            ax.set_visible(False)
+            continue
+        part = rows[rows.dataset == label]
+        draw(ax, part)
+        sizes = sorted(part["size"].unique())
+        ax.set(title=label, xscale="log", yscale="log", xlabel="sample size m", ylabel=ylabel)
+        ax.set_xticks(sizes[:: max(1, len(sizes) // 3)], minor=False)
+        ax.set_xticks([], minor=True)
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1]))
+    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    return fig
+
+
+def draw_errors(ax, rows):
+    """The mean error of each method against the sample size, with its median absolute deviation, as in the paper."""
+    for method in rows.method.unique():
+        by_size = rows[rows.method == method].assign(error=lambda r: r.error.clip(lower=FLOOR)).groupby("size").error
+        mean, deviation = by_size.mean(), by_size.agg(lambda e: (e - e.median()).abs().median())
+        bars = [deviation.clip(upper=0.9 * mean), deviation]
+        ax.errorbar(mean.index, mean, yerr=bars, elinewidth=0.7, **METHODS.style(method))
+
+
+def draw_times(ax, rows):
+    """The median CPU seconds of each method against the sample size."""
+    for method in rows.method.unique():
+        median = rows[rows.method == method].groupby("size").seconds.median()
+        ax.plot(median.index, median, **METHODS.style(method))

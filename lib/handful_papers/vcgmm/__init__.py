@@ -1,0 +1,4 @@
+"""Large Scale Clustering with Variational EM for Gaussian Mixture Models.
+
+Protocols, items and claims, published numbers, looks of its methods.
+"""

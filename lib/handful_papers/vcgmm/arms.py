@@ -1,0 +1,300 @@
+"""Protocol of vc-GMM's comparison with k-means (section 4 and supplement; Figures 1, S.2 and S.3, Table 1)."""
+
+import time
+import warnings
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+import numba
+import numpy as np
+import pandas as pd
+from handful.clustering import PRINTED, VCGMM, TruncatedEM
+from handful.clustering.distances import nearest_centers
+from handful.clustering.seeding import afkmc2, kmeans_plusplus
+from handful.sensitivity.lightweight import lightweight_coreset
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
+from threadpoolctl import threadpool_limits
+
+from handful_papers.vcgmm.data import clustering_problem
+from handful_papers.vcgmm.lloyd import lloyd
+
+PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
+OURS, HARD = "vcgmm ours", "vcgmm hard"
+PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
+CHAINS = (2, 5, 10, 20)  # m, of AFK-MC2 alone
+WIDTHS = ((3, 1), (5, 0), (7, 0))  # G and random clusters, of var-GMM-S
+TOL = 1e-4  # the relative change of the bound that ends every run of the paper's algorithms
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the figures: a method and what it is run with.
+
+    Attributes
+    ----------
+    method : one of `PAPER`, `OURS`, `HARD` (ours, each point with its best cluster alone) or `PEERS`
+    size : int, N', or None for all rows
+    n_neighbors, n_random : int, G and the random clusters that join a search
+    chain_length : int, m
+    """
+
+    method: str
+    size: int | None = None
+    n_neighbors: int = 5
+    n_random: int = 0
+    chain_length: int = 2
+
+    @property
+    def label(self):
+        """What distinguishes it from others of its method."""
+        if self.size is not None:
+            return f"N'={self.size}"
+        if self.method == "vargmm":
+            return f"G={self.n_neighbors}" + (f"+{self.n_random}" if self.n_random else "")
+        return f"m={self.chain_length}" if self.method == "afkmc2" else ""
+
+
+@dataclass
+class Fit:
+    """Centres, what finding them took, and CPU seconds of its parts (NaN where it has no parts)."""
+
+    centers: np.ndarray
+    n_iter: float = np.nan
+    n_distances: float = np.nan
+    coreset_seconds: float = np.nan
+    seeding_seconds: float = np.nan
+    em_seconds: float = np.nan
+    seconds: float = np.nan
+
+
+class CentredVCGMM(VCGMM):
+    """`VCGMM` on rows that are centred already, so that its clock, like Lloyd's, holds the algorithm alone.
+
+    Finding the frame (a median, a largest entry) takes as long as ten iterations where rows have thousands of columns.
+    """
+
+    def _set_frame(self, rows):
+        self._shift, self._unit = np.zeros(rows.shape[1]), 1.0
+
+    def _to_frame(self, rows):
+        return rows
+
+
+def paper_settings(*, sizes, n_neighbors=5, n_random=0, chain_length=2, chains=CHAINS, widths=WIDTHS, ours=True):
+    """The settings of a row of Figure 1."""
+    base = Setting("vcgmm", n_neighbors=n_neighbors, n_random=n_random, chain_length=chain_length)
+    settings = [Setting("kmeans++")]
+    settings += [Setting("afkmc2", chain_length=m) for m in chains]
+    settings += [replace(base, method="vargmm", n_neighbors=g, n_random=r) for g, r in widths]
+    for size in sizes:
+        settings += [replace(base, method="lwcs", size=size), replace(base, size=size)]
+        settings += [Setting(OURS, size=size)] if ours else []
+    return settings
+
+
+def available_peers(names):
+    """Those of `names` that are installed, and those that are not."""
+    missing = [name for name in names if name == "faiss" and find_spec("faiss") is None]
+    return [name for name in names if name not in missing], missing
+
+
+@contextmanager
+def one_thread():
+    """BLAS, OpenMP and numba with one thread each: CPU seconds of the process are then those of the algorithm."""
+    before = numba.get_num_threads()
+    with threadpool_limits(1):
+        numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)
+
+
+def fit(setting, X, n_clusters, *, seed):
+    """Run one setting once, on one thread; gives a `Fit`.
+
+    Settings of one size and chain length draw the same coreset and the same seeds.
+
+    Parameters
+    ----------
+    setting : Setting
+    X : float32 array, shape (n, d), centred
+    n_clusters : int, C
+    seed : int
+    """
+    if setting.method in PEERS:
+        return _fit_peer(setting.method, X, n_clusters, seed)
+    rng = np.random.default_rng([seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size])
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters that are left empty, as in the paper
+        if setting.method in (OURS, HARD):
+            return _fit_ours(setting, X, n_clusters, rng)
+        return _fit_paper(setting, X, n_clusters, rng)
+
+
+def _fit_paper(setting, X, n_clusters, rng):
+    clock = [time.process_time()]
+    rows, weights, n_distances = X, None, 0
+    if setting.size is not None:
+        indices, weights = lightweight_coreset(X, setting.size, rng=rng)
+        rows, n_distances = X[indices], len(X)
+    clock.append(time.process_time())
+    if setting.method == "kmeans++":
+        seeds, _, _ = kmeans_plusplus(rows, n_clusters, n_trials=1, rng=rng)
+        n_distances += len(rows) * n_clusters  # as the textbook counts them; blocks compute a few more
+    else:
+        seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=setting.chain_length, sample_weight=weights, rng=rng)
+        n_distances += n_seeding
+    centers, n_iter = rows[seeds], 0
+    clock.append(time.process_time())
+    if setting.method in ("kmeans++", "lwcs"):
+        centers, n_iter, n_em = lloyd(rows, centers, sample_weight=weights, tol=TOL)
+        n_distances += n_em
+    elif setting.method in ("vargmm", "vcgmm"):
+        model = CentredVCGMM(
+            n_clusters,
+            n_neighbors=setting.n_neighbors,
+            init=centers,
+            algorithm=TruncatedEM(**PRINTED, n_random=setting.n_random),
+            tol=TOL,
+            compute_labels=False,
+            random_state=rng,
+        ).fit(rows, sample_weight=weights)
+        centers, n_iter = model.cluster_centers_, model.n_iter_
+        n_distances += model.n_distances_
+    clock.append(time.process_time())
+    return Fit(centers, n_iter, n_distances, *np.diff(clock), clock[-1] - clock[0])
+
+
+def _fit_ours(setting, X, n_clusters, rng):
+    # as anyone would call it: other options at their defaults
+    assignment = "hard" if setting.method == HARD else "soft"
+    start = time.process_time()
+    options = dict(coreset_size=setting.size, assignment=assignment, compute_labels=False)
+    model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
+    seconds = time.process_time() - start
+    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, seconds=seconds)
+
+
+def _fit_peer(name, X, n_clusters, seed):
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.process_time()
+        if name == "faiss":
+            import faiss
+
+            faiss.omp_set_num_threads(1)
+            start = time.process_time()
+            options = dict(seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
+            model = faiss.Kmeans(X.shape[1], n_clusters, **options)
+            model.train(X)
+            centers, n_iter = model.centroids, len(model.iteration_stats)
+        elif name == "minibatch":
+            options = dict(batch_size=1024, n_init=1, compute_labels=False, random_state=seed)
+            model = MiniBatchKMeans(n_clusters, **options).fit(X)
+            centers, n_iter = model.cluster_centers_, model.n_iter_
+        else:
+            model = KMeans(n_clusters, algorithm=name.split()[1], n_init=1, random_state=seed).fit(X)
+            centers, n_iter = model.cluster_centers_, model.n_iter_
+        seconds = time.process_time() - start
+    return Fit(np.asarray(centers, dtype=X.dtype), n_iter, seconds=seconds)
+
+
+def warm_up(settings, X):
+    """Run every method once on a few rows, so that the clock sees no compilation."""
+    few = np.ascontiguousarray(X[:: max(1, len(X) // 600)])
+    for setting in {s.method: s for s in settings}.values():
+        fit(replace(setting, size=setting.size and 256), few, 8, seed=0)
+    nearest_centers(few, few[:8])
+
+
+def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
+    """Every setting of a row of Figure 1 or S.2 with one seed: a task of the sweep.
+
+    Parameters
+    ----------
+    panel : dict of `data`, `clusters`, `log_sizes` (base 2, of N'), `rows`, `measured`, `seeds`; `neighbors`, `random`
+        and `chain` as in `paper_settings`; `peers`, if not all of them
+    seed : int; `first`, the first of the panel's seeds, and that of the data
+    peers, peer_seeds : which other libraries run, and with how many seeds
+    chains, widths : as in `paper_settings`
+    """
+    problem = clustering_problem(panel["data"], rows=panel["rows"], measured=panel["measured"], seed=first)
+    search = dict(n_neighbors=panel.get("neighbors", 5), n_random=panel.get("random", 0))
+    settings = paper_settings(
+        sizes=[2**k for k in panel["log_sizes"]],
+        chain_length=panel.get("chain", 2),
+        chains=chains,
+        widths=widths,
+        **search,
+    )
+    if seed < first + peer_seeds:
+        settings += [Setting(name) for name in peers if name in panel.get("peers", peers)]
+    rows = seed_rows(problem, panel["clusters"], settings, seed=seed, other=next_seed(seed, first, panel["seeds"]))
+    return [row | dict(dataset=panel["data"]) for row in rows]
+
+
+def next_seed(seed, first, n_seeds):
+    """The seed after `seed`, after the last the first; None where there is one alone."""
+    return first + (seed - first + 1) % n_seeds if n_seeds > 1 else None
+
+
+def seed_rows(problem, n_clusters, settings, *, seed, other=None):
+    """Run every setting with one seed.
+
+    Parameters
+    ----------
+    problem : handful_papers.vcgmm.data.Problem
+    settings : list of Setting, with "kmeans++" among them
+    other : int or None, another seed: the partition of k-means++ is compared with that of k-means++ with it
+
+    Returns
+    -------
+    list of dict: dataset, clusters, method, setting, size, seed; error (quantisation error on `problem.measured`),
+    iterations, distances, and CPU seconds: seconds, coreset_seconds, seeding_seconds, em_seconds; nmi (normalised
+    mutual information with the partition of k-means++ of this seed)
+    """
+    warm_up(settings, problem.X)
+    reference = (
+        other if other is None else _partition(problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other))[0]
+    )
+    rows = []
+    for setting in sorted(settings, key=lambda s: s.method != "kmeans++"):
+        fitted = fit(setting, problem.X, n_clusters, seed=seed)
+        labels, error = _partition(problem, fitted)
+        row = dict(
+            dataset=problem.name,
+            clusters=n_clusters,
+            method=setting.method,
+            setting=setting.label,
+            size=setting.size,
+            seed=seed,
+            error=error,
+            iterations=fitted.n_iter,
+            distances=fitted.n_distances,
+            seconds=fitted.seconds,
+            coreset_seconds=fitted.coreset_seconds,
+            seeding_seconds=fitted.seeding_seconds,
+            em_seconds=fitted.em_seconds,
+        )
+        rows.append(row | dict(nmi=np.nan if reference is None else normalized_mutual_info_score(reference, labels)))
+        if setting.method == "kmeans++":
+            reference = labels
+    return rows
+
+
+def _partition(problem, fitted):
+    """Each measured row's nearest centre, and the quantisation error."""
+    with one_thread():
+        labels, sq_dist = nearest_centers(problem.measured, fitted.centers)
+    return labels, float(sq_dist.sum())
+
+
+def by_setting(rows):
+    """Rows of a sweep in the order of settings, then seeds, data set by data set."""
+    groups = rows.groupby(["dataset", "method", "setting"], sort=False, dropna=False)
+    return pd.concat([group for _, group in groups], ignore_index=True)

@@ -1,0 +1,228 @@
+"""How vc-GMM's cost grows: measured exponents against the complexities of Table S.1, and Table 2 at large scale."""
+
+import resource
+import tempfile
+import time
+import tracemalloc
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from handful.clustering import PRINTED, TruncatedEM, quantization_error
+from handful.clustering.seeding import afkmc2
+from handful.data.synthetic import gaussian_mixture
+from handful.sensitivity.lightweight import lightweight_coreset
+from sklearn.exceptions import ConvergenceWarning
+
+from handful_papers.vcgmm.arms import CentredVCGMM, one_thread
+from handful_papers.vcgmm.data import patch_file
+from handful_papers.vcgmm.lloyd import lloyd
+
+AXES = ("points", "clusters", "neighbors", "dimensions")
+# Table S.1: exponents in the points it runs on (N or N'), C, G and D; None where the cost has terms of either kind
+STATED = {
+    ("coreset", "points"): 1,
+    ("coreset", "dimensions"): 1,
+    ("seeding", "clusters"): 2,
+    ("seeding", "dimensions"): 1,
+    ("LWCS iteration", "points"): 1,
+    ("LWCS iteration", "clusters"): 1,
+    ("LWCS iteration", "dimensions"): 1,
+    ("vc-GMM iteration", "points"): 1,
+    ("vc-GMM iteration", "clusters"): 0,
+    ("vc-GMM iteration", "neighbors"): 2,
+    ("vc-GMM iteration", "dimensions"): 1,
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of one measurement: points N', clusters C, neighbours G, dimensions D."""
+
+    points: int
+    clusters: int
+    neighbors: int
+    dimensions: int
+
+
+def measure(scale, *, seed, n_iter=6, chain_length=2):
+    """Cost of each part on rows of a mixture with as many components as clusters.
+
+    Returns
+    -------
+    list of dict: part, quantity ("distances", "seconds" of CPU time on one thread, "bytes" at the peak), value. An
+    iteration's cost is the mean over all but the first.
+    """
+    rng = np.random.default_rng([seed, *vars(scale).values()])
+    n, C, G, d = scale.points, scale.clusters, scale.neighbors, scale.dimensions
+    X = gaussian_mixture(n, d, C, overlap=0.3, dtype=np.float32, rng=rng)[0]
+    X -= X.mean(axis=0)
+    found = []
+
+    def note(part, **quantities):
+        found.extend(dict(part=part, quantity=name, value=value) for name, value in quantities.items())
+
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.process_time()
+        lightweight_coreset(X, max(1, n // 8), rng=rng)
+        note("coreset", seconds=time.process_time() - start, distances=n)
+        start = time.process_time()
+        seeds, n_distances = afkmc2(X, C, chain_length=chain_length, rng=rng)
+        note("seeding", seconds=time.process_time() - start, distances=n_distances)
+        few, many = (_lloyd_cost(X, X[seeds], k) for k in (1, 2))
+        note("LWCS iteration", **_difference(few, many, 1))
+        few, many = (_em_cost(X, X[seeds], G, k, seed) for k in (1, 1 + n_iter))
+        note("vc-GMM iteration", **_difference(few, many, n_iter))
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        _em_cost(X, X[seeds], G, 1, seed)
+        note("vc-GMM memory", bytes=tracemalloc.get_traced_memory()[1] - before)
+        tracemalloc.stop()
+    return found
+
+
+def measured(axis, points, clusters, neighbors, dimensions, seed, *, n_iter):
+    """Rows of `measure` at one scale, for the curve along `axis`: a task of the sweep."""
+    measure(Scale(256, 8, 2, 8), seed=0, n_iter=1)  # compiles
+    return measure(Scale(points, clusters, neighbors, dimensions), seed=seed, n_iter=n_iter)
+
+
+def long_form(rows):
+    """Rows with one column a quantity, as they are kept, one quantity a row; without those that a part has not."""
+    if "quantity" in rows:
+        return rows
+    kept = [c for c in rows if c not in ("bytes", "distances", "seconds")]
+    return rows.melt(id_vars=kept, var_name="quantity").dropna(subset="value")
+
+
+def _lloyd_cost(X, centers, n_iter):
+    start = time.process_time()
+    n_distances = lloyd(X, centers, tol=0.0, max_iter=n_iter)[2]
+    return dict(distances=n_distances, seconds=time.process_time() - start)
+
+
+def _em_cost(X, centers, n_neighbors, n_iter, seed):
+    options = dict(init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed)
+    start = time.process_time()
+    model = CentredVCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
+    return dict(distances=model.n_distances_, seconds=time.process_time() - start)
+
+
+def _difference(few, many, steps):
+    return {name: max(many[name] - few[name], 0) / steps for name in few}
+
+
+def fitted_exponent(sizes, costs):
+    """Slope of log cost against log size, by least squares."""
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
+
+
+def exponents(rows):
+    """Measured exponents per part, quantity, axis and seed.
+
+    Parameters
+    ----------
+    rows : DataFrame with axis, the columns of `Scale`, seed, part, quantity, value (see `long_form`)
+
+    Returns
+    -------
+    list of dict: part, quantity, axis, seed, exponent
+    """
+    found = []
+    for (part, quantity, axis, seed), group in rows.groupby(["part", "quantity", "axis", "seed"], sort=False):
+        costs = group.groupby(axis).value.mean()
+        if len(costs) > 1 and (costs > 0).all():
+            exponent = fitted_exponent(costs.index, costs)
+            found.append(dict(part=part, quantity=quantity, axis=axis, seed=seed, exponent=exponent))
+    return found
+
+
+# Table 2 ------------------------------------------------------------------------------------------------------------
+
+
+def draw_coreset(X, size, *, seed):
+    """A lightweight coreset of a file of uint8 rows, with uniform noise in [0, 1) on what was drawn.
+
+    Returns
+    -------
+    rows : float32 array, about their weighted mean
+    weights : float64 array
+    mean : array, shape (d,)
+    cost : dict of seconds (CPU) and megabytes (most that was allocated beside the file's cached pages)
+    """
+    lightweight_coreset(X[:2], 1, rng=np.random.default_rng(seed))  # compiles: neither time nor memory of the coreset
+    rng = np.random.default_rng(seed)
+    tracemalloc.start()
+    start = time.process_time()
+    with one_thread():
+        indices, weights = lightweight_coreset(X, size, rng=rng)
+        seconds = time.process_time() - start
+        rows = X[indices].astype(np.float32) + rng.random((len(indices), X.shape[1]), dtype=np.float32)
+    megabytes = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    mean = (weights / weights.sum()) @ rows
+    return rows - mean.astype(np.float32), weights, mean, dict(seconds=seconds, megabytes=megabytes)
+
+
+def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neighbors=5, n_random=1, seed):
+    """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM, iterations."""
+    rng = np.random.default_rng([seed, n_clusters])
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        clock = [time.process_time()]
+        seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=chain_length, sample_weight=weights, rng=rng)
+        clock.append(time.process_time())
+        model = CentredVCGMM(
+            n_clusters,
+            n_neighbors=n_neighbors,
+            init=rows[seeds],
+            algorithm=TruncatedEM(**PRINTED, n_random=n_random),
+            compute_labels=False,
+            random_state=rng,
+        ).fit(rows, sample_weight=weights)
+        clock.append(time.process_time())
+        error = quantization_error(X_test, model.cluster_centers_)
+    seeding, em = np.diff(clock)
+    return dict(
+        clusters=n_clusters,
+        seed=seed,
+        error=error,
+        seeding_seconds=seeding,
+        em_seconds=em,
+        iterations=model.n_iter_,
+        seconds_per_iteration=em / (model.n_iter_ + 1),
+        seeding_distances=n_seeding,
+        distances_per_point=model.n_distances_ / (len(rows) * (model.n_iter_ + 1)),
+        empty=model.n_empty_,
+    )
+
+
+def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, clusters, chain_length):
+    """Table 2 with one seed, all numbers of clusters on one coreset of a file: a task of the sweep.
+
+    Parameters
+    ----------
+    seed : int, of seeding and EM
+    first : int, the seed of the file, of the coreset and of the test rows, alike for all `seed`
+    source, side : as in `patch_file` (there `size`)
+    n_train, n_test : int, rows of the file: the last `n_test` are for the test
+    coreset_size, clusters, chain_length : N', the numbers of clusters, m
+
+    Returns
+    -------
+    list of dict of `many_clusters`, with error_per_point, coreset_seconds, coreset_megabytes, file_megabytes and
+    peak_megabytes (most that this process has held, cached pages of files included)
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        X, _ = patch_file(Path(folder) / "patches.npy", n_train + n_test, source=source, size=side, seed=first)
+        draw_coreset(X[:5000], 100, seed=first)  # compiles
+        rows, weights, mean, cost = draw_coreset(X[:n_train], coreset_size, seed=first)
+        held_out, megabytes = np.array(X[n_train:]), X.nbytes / 2**20
+    X_test = held_out + np.random.default_rng(first).random(held_out.shape, dtype=np.float32) - mean.astype(np.float32)
+    many_clusters(rows[:2000], weights[:2000], X_test[:500], 20, seed=seed)  # compiles
+    found = [many_clusters(rows, weights, X_test, C, chain_length=chain_length, seed=seed) for C in clusters]
+    about = {f"coreset_{name}": value for name, value in cost.items()} | dict(file_megabytes=megabytes)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [row | dict(error_per_point=row["error"] / n_test, **about, peak_megabytes=peak) for row in found]

@@ -1,0 +1,278 @@
+"""From the rows of `vcgmm.sweep` to Table 1 and Figures 1, S.2 and S.3 of the vc-GMM paper."""
+
+import numpy as np
+import pandas as pd
+
+from handful_papers.published import published
+from handful_papers.style import figure
+from handful_papers.vcgmm.looks import METHODS
+
+BASELINE = "kmeans++"
+KEYS = ["dataset", "clusters", "method", "setting", "size"]
+# how Table 1 calls the methods: the row's name begins with it
+PRINTED = {"kmeans++": "k-means++", "vargmm": "var-GMM-S", "lwcs": "LWCS", "vcgmm": "vc-GMM"}
+QUANTITIES = {
+    "error": "relative error",
+    "time": "speed-up (time)",
+    "distances": "speed-up (distances)",
+    "iterations": "EM iterations",
+    "share": "coreset+seeding share of time",
+}
+PAPERS_DATA = {"cod_rna": "RNA", "cifar10": "CIFAR-10"}  # those of Table 1 that we have
+CURVES = ("lwcs", "vcgmm", "vcgmm ours")  # over coreset sizes
+TARGET = 10.0  # per cent: Table 1 shows the coreset size whose error comes closest
+
+
+def relative_errors(rows):
+    """Rows of a sweep with the relative error `eta` (eq. 9) in per cent, against k-means++ (mean over its seeds)."""
+    base = rows[rows.method == BASELINE].groupby("dataset").error.mean()
+    return rows.assign(eta=100 * (rows.error / rows.dataset.map(base) - 1))
+
+
+def summarise(rows):
+    """Means over seeds of every setting: Table 1 with all sizes.
+
+    Parameters
+    ----------
+    rows : DataFrame, from `arms.panel_rows`
+
+    Returns
+    -------
+    DataFrame, one row per dataset, method and setting: eta and its standard error `eta_sem` (per cent), nmi,
+    `nmi_sem`, iterations, seconds, speedup_time, speedup_distances (ratios of means to k-means++), speedup_time_sd
+    (over seeds), share (per cent of the time that coreset and seeding take), n_seeds
+    """
+    rows = relative_errors(rows)
+    rows = rows.assign(before=rows.coreset_seconds + rows.seeding_seconds)
+    groups = rows.groupby(KEYS, dropna=False, sort=False)
+    table = groups[["eta", "nmi", "iterations", "seconds", "distances", "before"]].mean()
+    table["eta_sem"], table["nmi_sem"], table["n_seeds"] = groups.eta.sem(), groups.nmi.sem(), groups.size()
+    table = table.reset_index()
+    base = table[table.method == BASELINE].set_index("dataset")
+    table["speedup_time"] = table.dataset.map(base.seconds) / table.seconds
+    each = rows.dataset.map(base.seconds) / rows.seconds
+    table["speedup_time_sd"] = each.groupby([rows[key] for key in KEYS], dropna=False, sort=False).std().to_numpy()
+    table["speedup_distances"] = table.dataset.map(base.distances) / table.distances
+    table["share"] = 100 * table.before / table.seconds
+    return table.drop(columns="before")
+
+
+def nearest_to_target(summary, dataset, method, target=TARGET):
+    """The row of `summarise` whose coreset size comes closest to the target error."""
+    part = summary[(summary.dataset == dataset) & (summary.method == method)]
+    return part.loc[(part.eta - target).abs().idxmin()]
+
+
+def cost_to_reach(curve, eta, *, cost="seconds"):
+    """What a method with coresets spends to reach the error `eta`, between its sizes by log-linear lines.
+
+    Parameters
+    ----------
+    curve : DataFrame, one row a coreset size, with eta and `cost`
+    cost : "seconds" (of CPU time) or "distances"
+
+    Returns
+    -------
+    float; NaN where its largest coreset ends above that error, or its smallest below
+    """
+    curve = curve.sort_values("size")
+    best = np.minimum.accumulate(curve.eta.to_numpy())  # a larger coreset that did worse would not be taken
+    if not best[-1] - 1e-9 <= eta <= best[0] + 1e-9:
+        return np.nan
+    return float(np.exp(np.interp(eta, best[::-1], np.log(curve[cost].to_numpy())[::-1])))
+
+
+def same_error_ratios(rows, dataset, *, method="vcgmm", other="lwcs", cost="seconds", target=TARGET):
+    """How many times more `other` spends than `method` to the target error: an array, one ratio a seed.
+
+    NaN where one of them does not pass that error between its smallest and its largest coreset. k-means++ has
+    one cost.
+    """
+
+    def spent(name):
+        curves = rows[(rows.dataset == dataset) & (rows.method == name)].groupby("seed")
+        if name == BASELINE:
+            return curves[cost].first().to_numpy()
+        return np.array([cost_to_reach(curve, target, cost=cost) for _, curve in curves])
+
+    return spent(other) / spent(method)
+
+
+def quantities(rows, dataset, method, setting):
+    """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over k-means++ of that seed."""
+    part = rows[(rows.dataset == dataset)].assign(setting=rows.setting.fillna("")).set_index("seed")
+    base, mine = part[part.method == BASELINE], part[(part.method == method) & (part.setting == setting)]
+    columns = dict(error=mine.eta, time=base.seconds / mine.seconds, distances=base.distances / mine.distances)
+    share = 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
+    return pd.DataFrame(columns | dict(iterations=mine.iterations, share=share)).loc[mine.index]
+
+
+def against_printed(rows, dataset, role, quantity):
+    """Ours at the coreset size or G that Table 1 prints: over the printed value; for the error, less it.
+
+    Parameters
+    ----------
+    rows : from `relative_errors`
+    quantity : key of `QUANTITIES`
+
+    Returns
+    -------
+    dict, method -> values by seed; without what the paper prints as a bound, and without sizes that did not run
+    """
+    found = {}
+    for method in ("vargmm", "lwcs", "vcgmm"):
+        line = _printed_rows(role, method)
+        line = line[line.column.str.endswith(QUANTITIES[quantity])].iloc[0]
+        ours = quantities(rows, dataset, method, _printed_setting(line["row"]))[quantity].to_numpy()
+        if len(ours) and not line.bound:
+            found[method] = ours - line.value if quantity == "error" else ours / line.value
+    return found
+
+
+def _printed_setting(row):
+    """The setting that a row of Table 1 names, as ours are labelled: "N'=8192" for "vc-GMM G=5 N'=2^13"."""
+    last = row.split()[-1]
+    return f"N'={2 ** int(last.split('^')[1])}" if "^" in last else last
+
+
+def _printed_rows(data_set, method):
+    table = published("vcgmm", "Table 1")
+    return table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
+
+
+def printed(data_set, method):
+    """What Table 1 prints, a dict with the keys of `QUANTITIES`; empty for a data set that it does not have."""
+    found = {}
+    for key, name in QUANTITIES.items():
+        for line in _printed_rows(data_set, method).itertuples():
+            if line.column.endswith(f" {name}"):
+                found[key] = line.value
+    return found
+
+
+def as_printed(summary, dataset, role, method):
+    """The row of `summarise` that Table 1 shows: the coreset size nearest to 10 %, the paper's G for var-GMM-S."""
+    if method in CURVES:
+        return nearest_to_target(summary, dataset, method)
+    part = summary[(summary.dataset == dataset) & (summary.method == method)]
+    if method == "vargmm":
+        part = part[part.setting == _printed_rows(role, method)["row"].iloc[0].split()[-1]]
+    return part.iloc[0]
+
+
+def table_1(summary, roles):
+    """Table 1 with our numbers beside the paper's.
+
+    Parameters
+    ----------
+    roles : dict, data set -> the data set of the paper that it is or stands in for
+    """
+    lines = []
+    for dataset, role in roles.items():
+        for method, name in PRINTED.items():
+            row, theirs = as_printed(summary, dataset, role, method), printed(role, method)
+            setting = row.setting if pd.isna(row["size"]) else f"2^{np.log2(row['size']):.0f}"
+            line = {"data": f"{dataset} ({role}), C={row.clusters}", "algorithm": f"{name} {setting}".strip()}
+            ours = [row.eta, row.speedup_time, row.speedup_distances, row.iterations, row.share]
+            titles = ["error %", "speed-up, time", "speed-up, distances", "iterations", "coreset + seeding %"]
+            for key, title, value in zip(QUANTITIES, titles, ours):
+                line[title], line[f"{title} (paper)"] = value, theirs.get(key, np.nan)
+            lines.append(line)
+    return pd.DataFrame(lines).set_index(["data", "algorithm"])
+
+
+# Figures ------------------------------------------------------------------------------------------------------------
+
+CLOUDS = ("afkmc2", "vargmm")  # over m or G
+LINEAR = 10.0  # per cent: the axis of errors is linear up to here, logarithmic beyond
+
+
+def draw_tradeoff(summary, titles):
+    """Figure 1: relative error against speed-up in distances and in time, and against the coreset size.
+
+    Parameters
+    ----------
+    summary : from `summarise`
+    titles : dict, data set -> title of its row of panels; where we have the paper's data, open marks are its Table 1
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    n = len(titles)
+    fig, axes = figure("double", ratio=0.86 if n > 1 else 1.05, nrows=n, ncols=3, squeeze=False)
+    for line, (dataset, title) in zip(axes, titles.items()):
+        part = summary[summary.dataset == dataset]
+        for ax, x in zip(line, ("speedup_distances", "speedup_time", "size")):
+            _draw_panel(ax, part, x)
+            if x != "size" and dataset in PAPERS_DATA:
+                _draw_printed(ax, PAPERS_DATA[dataset], x.removeprefix("speedup_"))
+        line[0].set_title(title, loc="left", fontweight="bold")
+        line[0].set_ylabel("relative error (%)")
+    for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
+        ax.set_xlabel(label)
+    handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
+    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return fig
+
+
+def _draw_panel(ax, part, x):
+    ax.axhline(0, color="#222222", lw=0.6, zorder=1)
+    for method in part.method.unique():
+        mine = part[part.method == method].sort_values("size" if method in CURVES else x)
+        look = METHODS.style(method)
+        if x == "size" and method not in CURVES:
+            continue
+        if method in CURVES:
+            ax.plot(mine[x], mine.eta, **look)
+            if (mine.n_seeds > 1).all():
+                low, high = mine.eta - mine.eta_sem, mine.eta + mine.eta_sem
+                ax.fill_between(mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
+        elif mine[x].notna().all():
+            ax.plot(mine[x], mine.eta, **look)
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=LINEAR, linscale=1.0)
+    top = max(LINEAR, part.eta.max())
+    marks = [m for m in (-5, 0, 5, 10, 30, 100, 300, 1000) if part.eta.min() - 1 <= m <= 1.2 * top]
+    ax.set_yticks(marks, [str(m) for m in marks])
+    ax.set_ylim(min(-2.0, part.eta.min() - 1.5), 1.5 * top)
+    ax.minorticks_off()
+    if x == "size":
+        sizes = sorted(part["size"].dropna().unique())
+        ax.set_xticks(sizes, [f"$2^{{{np.log2(s):.0f}}}$" for s in sizes])
+        ax.minorticks_off()
+
+
+def _draw_printed(ax, role, quantity):
+    for method in ("vargmm", "lwcs", "vcgmm"):
+        theirs = printed(role, method)
+        look = METHODS.style(method, label=f"{PRINTED[method]}, Table 1", ls="", markerfacecolor="white", markersize=5)
+        ax.plot(theirs[quantity], theirs["error"], **look)
+
+
+def draw_nmi(summary, titles):
+    """Figure S.3: agreement with the partition of k-means++ against the coreset size."""
+    fig, axes = figure("double", ratio=0.95, nrows=-(-len(titles) // 3), ncols=min(3, len(titles)), squeeze=False)
+    for ax in axes.flat[len(titles) :]:
+        ax.set_visible(False)
+    for ax, (dataset, title) in zip(axes.flat, titles.items()):
+        part = summary[summary.dataset == dataset]
+        for method in CURVES:
+            mine = part[part.method == method].sort_values("size")
+            look = METHODS.style(method)
+            ax.plot(mine["size"], mine.nmi, **look)
+            low, high = mine.nmi - mine.nmi_sem, mine.nmi + mine.nmi_sem
+            ax.fill_between(mine["size"], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
+        ceiling = part[part.method == BASELINE].nmi.mean()
+        if np.isfinite(ceiling):
+            ax.axhline(ceiling, color="#222222", ls=":", lw=1, label="k-means++, another seed")
+        ax.set_xscale("log")
+        sizes = sorted(part["size"].dropna().unique())
+        ax.set_xticks(sizes, [f"$2^{{{np.log2(s):.0f}}}$" for s in sizes])
+        ax.minorticks_off()
+        ax.set(title=title.replace("\n", ", "), xlabel="coreset size N'")
+    for line in axes:
+        line[0].set_ylabel("NMI with k-means++")
+    handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
+    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return fig

@@ -1,0 +1,4 @@
+"""Online Variance Reduction with Mixtures.
+
+Protocols, items and claims, published numbers, looks of its methods.
+"""

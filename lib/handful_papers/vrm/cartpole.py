@@ -1,0 +1,201 @@
+"""CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into minutes."""
+
+import numpy as np
+from handful.sampling.newton import batch_step
+from handful.sampling.replay import draw_transitions, set_priorities, set_priority
+from numba import njit
+
+# Constants of gymnasium's CartPole-v1 (Barto, Sutton and Anderson 1983)
+_GRAVITY, _POLE_MASS, _TOTAL_MASS, _HALF_LENGTH, _FORCE, _TIME_STEP = 9.8, 0.1, 1.1, 0.5, 10.0, 0.02
+_GREATEST_X, _GREATEST_ANGLE = 2.4, 12 * 2 * np.pi / 360
+
+
+@njit(cache=True)
+def cartpole_step(state, action):
+    """Move the cart for one time step of 0.02 s, as gymnasium's CartPole-v1 does.
+
+    Parameters
+    ----------
+    state : array, shape (4,): position, speed, angle (radians), angular speed; changed in place
+    action : int, 0 pushes left, 1 right
+
+    Returns
+    -------
+    bool : whether the pole fell or the cart left the track
+    """
+    x, speed, angle, turning = state
+    force = _FORCE if action == 1 else -_FORCE
+    cosine, sine = np.cos(angle), np.sin(angle)
+    pushed = (force + _POLE_MASS * _HALF_LENGTH * turning**2 * sine) / _TOTAL_MASS
+    turning_rate = (_GRAVITY * sine - cosine * pushed) / (
+        _HALF_LENGTH * (4.0 / 3.0 - _POLE_MASS * cosine**2 / _TOTAL_MASS)
+    )
+    acceleration = pushed - _POLE_MASS * _HALF_LENGTH * turning_rate * cosine / _TOTAL_MASS
+    state[0] = x + _TIME_STEP * speed
+    state[1] = speed + _TIME_STEP * acceleration
+    state[2] = angle + _TIME_STEP * turning
+    state[3] = turning + _TIME_STEP * turning_rate
+    return abs(state[0]) > _GREATEST_X or abs(state[2]) > _GREATEST_ANGLE
+
+
+@njit(cache=True)
+def layers(theta, hidden):
+    """Views of the flat parameters: W1 (4, h), b1, W2 (h, h), b2, W3 (h, 2), b3."""
+    h = hidden
+    a, b, c, d = 4 * h, 5 * h, 5 * h + h * h, 6 * h + h * h
+    return (
+        theta[:a].reshape(4, h),
+        theta[a:b],
+        theta[b:c].reshape(h, h),
+        theta[c:d],
+        theta[d : d + 2 * h].reshape(h, 2),
+        theta[d + 2 * h :],
+    )
+
+
+def n_parameters(hidden):
+    """Length of the flat parameter vector."""
+    return 5 * hidden + hidden * (hidden + 1) + 2 * hidden + 2
+
+
+@njit(cache=True)
+def _rectify(A, bias):
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            A[i, j] = max(A[i, j] + bias[j], np.float32(0.0))
+
+
+@njit(cache=True)
+def forward(theta, hidden, S):
+    """Two hidden layers of rectifiers: activations (b, h), (b, h) and action values (b, 2) of states (b, 4)."""
+    W1, b1, W2, b2, W3, b3 = layers(theta, hidden)
+    A1 = np.dot(S, W1)
+    _rectify(A1, b1)
+    A2 = np.dot(A1, W2)
+    _rectify(A2, b2)
+    Q = np.dot(A2, W3)
+    for i in range(Q.shape[0]):
+        Q[i, 0] += b3[0]
+        Q[i, 1] += b3[1]
+    return A1, A2, Q
+
+
+@njit(cache=True)
+def gradient(theta, hidden, S, slopes):
+    """Gradient of sum(slopes * Q) in the parameters, flat; `slopes` has shape (b, 2)."""
+    _, _, W2, _, W3, _ = layers(theta, hidden)
+    A1, A2, _ = forward(theta, hidden, S)
+    out = np.zeros(theta.size, np.float32)
+    G1, g1, G2, g2, G3, g3 = layers(out, hidden)
+    b = S.shape[0]
+    G3[:] = np.dot(A2.T, slopes)
+    D2 = np.dot(slopes, W3.T)
+    for i in range(b):
+        g3[0] += slopes[i, 0]
+        g3[1] += slopes[i, 1]
+        for j in range(hidden):
+            if A2[i, j] <= 0:
+                D2[i, j] = 0
+            g2[j] += D2[i, j]
+    G2[:] = np.dot(A1.T, D2)
+    D1 = np.dot(D2, W2.T)
+    for i in range(b):
+        for j in range(hidden):
+            if A1[i, j] <= 0:
+                D1[i, j] = 0
+            g1[j] += D1[i, j]
+    G1[:] = np.dot(S.T, D1)
+    return out
+
+
+@njit(cache=True)
+def adam(theta, g, first, second, t, rate):
+    """One step of Adam (Kingma and Ba 2015) with their decay rates, in place."""
+    scale = np.float32(rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
+    floor = np.float32(1e-8 * np.sqrt(1 - 0.999**t))
+    for i in range(theta.size):
+        first[i] = np.float32(0.9) * first[i] + np.float32(0.1) * g[i]
+        second[i] = np.float32(0.999) * second[i] + np.float32(0.001) * g[i] * g[i]
+        theta[i] -= scale * first[i] / (np.sqrt(second[i]) + floor)
+
+
+@njit(cache=True, nogil=True)
+def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, weights):
+    """Deep Q-learning with prioritised replay for `rewards.size` episodes.
+
+    Every environment step draws a batch from the replay's mixture, takes one Adam step on the
+    importance-weighted Huber loss of the temporal-difference errors, refreshes the batch's priorities with
+    them and, when `learns`, gives their sizes to VRM.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    agent : tuple (hidden, max_steps, batch, rate, discount, sync, warm_up, last_exploration,
+        exploration_steps)
+    theta : float32 array, the network's parameters; changed in place
+    tree : array, shape (2 m, k - 1), an empty sum tree over m slots; changed in place
+    alphas, epsilons : arrays, shape (k - 1,)
+    learner : tuple (w, H, H_inv, memory, settings) of a `NewtonLearner`, changed in place
+    learns : bool
+    rewards : array, shape (episodes,), filled with the steps each episode lasted
+    weights : array, shape (episodes, k), filled with the mixture weights at the end of each episode
+    """
+    hidden, max_steps, b, rate, discount, sync, warm_up, last_exploration, exploration_steps = agent
+    w, H, H_inv, memory, settings = learner
+    capacity = tree.shape[0] // 2
+    S, S_next = np.empty((capacity, 4), np.float32), np.empty((capacity, 4), np.float32)
+    actions, ends = np.empty(capacity, np.int64), np.empty(capacity, np.bool_)
+    first, second = np.zeros_like(theta), np.zeros_like(theta)
+    target = theta.copy()
+    state, now = np.empty(4), np.empty((1, 4), np.float32)
+    errors, sizes = np.empty(b), np.empty(b)
+    batch, batch_next = np.empty((b, 4), np.float32), np.empty((b, 4), np.float32)
+    greatest, steps, updates = 1.0, 0, 0
+    for episode in range(rewards.size):
+        for j in range(4):
+            state[j] = 0.1 * rng.random() - 0.05
+        for moves in range(max_steps):
+            now[0, :] = state
+            share = steps / exploration_steps
+            exploration = last_exploration + (1.0 - last_exploration) * np.exp(-share)
+            if rng.random() < exploration:
+                action = np.int64(rng.random() < 0.5)
+            else:
+                Q = forward(theta, hidden, now)[2]
+                action = np.int64(Q[0, 1] > Q[0, 0])
+            fell = cartpole_step(state, action)
+            slot = steps % capacity
+            S[slot], S_next[slot] = now[0], state
+            actions[slot], ends[slot] = action, fell
+            set_priority(tree, slot, greatest, alphas, epsilons)
+            steps += 1
+            if steps >= warm_up:
+                uniforms = np.empty((2, b))
+                for i in range(b):
+                    uniforms[0, i], uniforms[1, i] = rng.random(), rng.random()
+                indices, r, rows = draw_transitions(uniforms, w, tree, min(steps, capacity))
+                for i in range(b):
+                    batch[i], batch_next[i] = S[indices[i]], S_next[indices[i]]
+                Q_next = forward(target, hidden, batch_next)[2]
+                Q = forward(theta, hidden, batch)[2]
+                slopes = np.zeros((b, 2), np.float32)
+                for i in range(b):
+                    a = actions[indices[i]]
+                    goal = 1.0
+                    if not ends[indices[i]]:
+                        goal += discount * max(Q_next[i, 0], Q_next[i, 1])
+                    errors[i] = goal - Q[i, a]
+                    sizes[i] = abs(errors[i])
+                    greatest = max(greatest, sizes[i])
+                    slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b  # Huber's slope
+                updates += 1
+                adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
+                if learns:
+                    batch_step(rows, r, sizes, w, H, H_inv, memory, settings)
+                set_priorities(tree, indices, sizes, alphas, epsilons)
+                if updates % sync == 0:
+                    target[:] = theta
+            if fell or moves == max_steps - 1:
+                rewards[episode] = moves + 1
+                break
+        weights[episode] = w

@@ -1,0 +1,74 @@
+"""Which runs decide the bilevel paper's claims about networks, on rows made up for it."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful_papers.bico.items import fig08_networks, tab03_continual
+from handful_papers.claims import Run, judge_all
+from handful_papers.verdicts import FAILS, HOLDS, NOT_TESTED, UNDECIDED
+
+
+def network_rows(*, train_accuracy, lead, noise=0.1, seeds=5):
+    """Rows of Figure 8 with BiCo `lead` points above every other method at both sizes."""
+    rng, rows = np.random.default_rng(0), []
+    methods = ["uniform", "kmeans++", "kcenter", "forgetting", "bico", "bico joint"]
+    for network, seed in itertools.product(["WideResNet-16-4", "VGG16", "MobileNetV2"], range(seeds)):
+        level = dict(network=network, seed=seed, train_accuracy=train_accuracy, set="CIFAR-10")
+        rows.append(dict(level, method="full", size=100, accuracy=90.0 + noise * rng.normal()))
+        for method, size in itertools.product(methods, (20, 50)):
+            accuracy = 89.0 + lead * method.startswith("bico") + noise * rng.normal()
+            rows.append(dict(level, method=method, size=size, accuracy=accuracy))
+    return pd.DataFrame(rows)
+
+
+def verdicts(name, evidence, rows, parameters):
+    found = judge_all(f"bico/{name}", Run(rows, parameters, {}, "laptop"), evidence)
+    return {claim["id"].removeprefix("bico-"): claim["verdict"] for claim in found}
+
+
+@pytest.mark.parametrize(
+    ("data", "train_accuracy", "lead", "verdict"),
+    [
+        ("cifar10", 99.0, 1.0, HOLDS),
+        ("cifar10", 99.0, -1.0, FAILS),
+        ("cifar10", 51.0, 1.0, NOT_TESTED),
+        ("mnist", 99.0, 1.0, NOT_TESTED),
+    ],
+)
+def test_only_a_network_that_fits_rows_of_the_named_data_decides(data, train_accuracy, lead, verdict):
+    rows = network_rows(train_accuracy=train_accuracy, lead=lead)
+    found = verdicts("fig08_networks", fig08_networks.evidence, rows, {"sets": {"CIFAR-10": {"data": data}}})
+    assert found["fig08-above-kmeans-cifar10"] == found["tab01-transfer-above-uniform-cifar10"] == verdict
+    assert {v for claim, v in found.items() if claim.endswith("svhn")} == {NOT_TESTED}
+
+
+def test_a_difference_within_noise_is_neither_held_nor_refuted():
+    rows = network_rows(train_accuracy=99.0, lead=0.0)
+    found = verdicts("fig08_networks", fig08_networks.evidence, rows, {"sets": {"CIFAR-10": {"data": "cifar10"}}})
+    assert found["tab02-joint-vgg16-cifar10"] == UNDECIDED
+    assert found["tab01-like-forgetting-cifar10"] == HOLDS
+
+
+def replay_rows(icarl):
+    """Rows of Table 3 with BiCo 2 points above uniform sampling, and iCaRL `icarl` points, on three streams."""
+    rng, rows = np.random.default_rng(1), []
+    leads = {"no replay": 0.0, "uniform": 0.0, "icarl": icarl, "hardest": -3.0, "bico": 2.0}
+    for stream, (method, lead), seed, task in itertools.product(
+        ["PMNIST", "SMNIST", "SCIFAR-10"], leads.items(), range(5), range(1, 6)
+    ):
+        accuracy = 95.0 + lead + 0.1 * rng.normal()
+        times = dict(select_seconds=1.0, train_seconds=20.0)
+        rows.append(dict(stream=stream, method=method, seed=seed, task=task, beta=1.0, accuracy=accuracy, **times))
+    return pd.DataFrame(rows).assign(val_accuracy=90.0)
+
+
+@pytest.mark.parametrize(("icarl", "verdict"), [(-1.0, HOLDS), (1.0, FAILS)])
+def test_only_our_method_fails_where_another_one_is_above_uniform_sampling_everywhere(icarl, verdict):
+    data = {"PMNIST": "mnist", "SMNIST": "mnist", "SCIFAR-10": "cifar10"}
+    parameters = {"streams": {s: {"data": d} for s, d in data.items()}, "n_epochs": dict.fromkeys(data, 400)}
+    found = verdicts("tab03_continual", tab03_continual.evidence, replay_rows(icarl), parameters)
+    assert found["tab03-only"] == verdict
+    assert {found[f"tab03-above-uniform-{s.lower()}"] for s in data} == {HOLDS}
+    assert found["tab03-selection-share"] == HOLDS

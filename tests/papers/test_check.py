@@ -1,0 +1,84 @@
+"""`handful report --check`: each way in which a record may fail to vouch for what it shows is found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from handful_papers import check as check_module
+from handful_papers.check import check, stale
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "laptop/bico/fig13_merge_reduce"
+
+
+@pytest.fixture
+def figures(tmp_path, monkeypatch):
+    """One committed record of the project, by itself."""
+    folder = tmp_path / "figures" / "laptop" / "bico"
+    folder.mkdir(parents=True)
+    for path in (ROOT / "figures" / "laptop" / "bico").glob("fig13_merge_reduce*"):
+        shutil.copy(path, folder)
+    one = [n for n in check_module.find_notebooks(ROOT / "notebooks") if n.name.endswith("fig13_merge_reduce")]
+    monkeypatch.setattr(check_module, "find_notebooks", lambda folder: one)
+    return tmp_path / "figures"
+
+
+def _edit(folder, **changes):
+    path = folder / f"{NAME}.json"
+    record = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in record.items() if v != "gone"}))
+    return record
+
+
+def test_a_committed_record_passes(figures):
+    assert check(figures, ROOT / "notebooks") == []
+
+
+# Made before their code was committed; a run of each at laptop empties this.
+UNSTAMPED = {"svm/fig05_streaming_time", "vrm/fig03_minibatch_kmeans", "vrm/fig04_prioritised_replay"}
+
+
+def test_all_committed_records_pass():
+    wrong = check(ROOT / "figures", ROOT / "notebooks")
+    allowed = {f"laptop/{name}.json: made by code that is in no commit" for name in UNSTAMPED}
+    assert sorted(set(wrong) - allowed) == []
+    assert allowed - set(wrong) == set(), "take it off the list"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"dirty": True}, "made by code that is in no commit"),
+        ({"facts": "gone"}, "lacks facts"),
+        ({"seconds": "long"}, "seconds is 'long', which is no"),
+        ({"profile": "paper"}, "is of bico/fig13_merge_reduce at profile paper"),
+        ({"claims": []}, "its claims are not what its rows give"),
+        ({"figures": ["lost"]}, "lost.png is missing"),
+    ],
+)
+def test_what_is_wrong_is_told(figures, changes, problem):
+    _edit(figures, **changes)
+    assert any(problem in sentence for sentence in check(figures, ROOT / "notebooks"))
+
+
+def test_rows_that_were_changed_are_told(figures):
+    path = figures / f"{NAME}.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+    assert any("claims" in sentence for sentence in check(figures, ROOT / "notebooks"))
+
+
+def test_a_record_that_cannot_be_read_and_a_notebook_without_one_are_told(figures):
+    (figures / f"{NAME}.json").write_text("{")
+    assert "is no record" in "\n".join(check(figures, ROOT / "notebooks"))
+    (figures / f"{NAME}.json").unlink()
+    assert check(figures, ROOT / "notebooks") == ["bico/fig13_merge_reduce: no committed record"]
+
+
+def test_a_changed_parameter_makes_a_record_stale(figures):
+    record = _edit(figures)
+    _edit(figures, parameters=record["parameters"] | {"n_seeds": 3})
+    (found,) = stale(figures, ROOT / "notebooks")
+    assert found.reason == "parameters n_seeds"
+    assert found.minutes > 0

@@ -1,0 +1,288 @@
+"""The protocols of continual learning and streaming with a replay memory."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from handful.continual.vcl import VCL
+from handful_papers.bico import continual, continual_stream, continual_tables, continual_vcl
+from handful_papers.bico.continual_data import (
+    images,
+    make_learner,
+    permuted_tasks,
+    split_tasks,
+    stream_of,
+    video_stream,
+)
+from handful_papers.bico.merge_reduce import algorithm_3
+from handful_papers.bico.stacked import StackedMLP
+from sklearn.base import clone
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return images("digits")
+
+
+class Recorder:
+    """A learner that writes down what it is trained on, and predicts at random."""
+
+    def __init__(self):
+        self.n_runs, self.calls = 1, []
+
+    def repeat(self, times):
+        self.n_runs *= times
+        return self
+
+    def fit(self, X, y, *, n_epochs, batch_size, memory=None, sample_weight=None, key=0):
+        self.calls.append((X, y, memory, n_epochs, batch_size, key))
+        return self
+
+    def views(self, X, y, run):
+        return StackedMLP((X.shape[1], 5, 5, 10), seed=run).views(X, y, 0)
+
+    def accuracy(self, X, y):
+        return np.zeros(self.n_runs)
+
+
+def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(arrays):
+    permuted = permuted_tasks(arrays, n_tasks=3, n_train=200, n_val=100)
+    for task in permuted:
+        np.testing.assert_array_equal(np.sort(task.X), np.sort(permuted[0].X))
+        np.testing.assert_array_equal(task.y, arrays[1][:200])
+        np.testing.assert_array_equal(np.sort(task.X_test), np.sort(arrays[2]))
+    assert not np.array_equal(permuted[0].X, permuted[1].X)
+    split = split_tasks(arrays, n_train=[20, 20, 20, 20, 150], n_val=30)
+    assert [sorted(set(t.y)) for t in split] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert [len(t.X) for t in split] == [20, 20, 20, 20, 150]
+    for task in split:  # rows that choose beta are not rows that train
+        assert not {r.tobytes() for r in task.X} & {r.tobytes() for r in task.X_val}
+    assert [len(t.X_val) for t in split_tasks(arrays, n_train=200, n_val=[20, 30, 40, 50, 60])] == [20, 30, 40, 50, 60]
+    with pytest.raises(ValueError, match=r"at most 271, the training rows of classes \(0, 1\), got 200 \+ 72"):
+        split_tasks(arrays, n_train=200, n_val=72)
+    with pytest.raises(ValueError, match=r"n_train \+ n_val must be at most 1347, the training rows, got 1400 \+ 1000"):
+        permuted_tasks(arrays, n_train=1400, n_val=1000)
+    with pytest.raises(ValueError, match="n_val must be an integer of at least 1, got n_val=0"):
+        permuted_tasks(arrays, n_val=0)
+
+
+def test_a_stream_is_the_tasks_in_order_in_full_batches(arrays):
+    tasks = split_tasks(arrays, n_train=50, n_val=20)
+    batches = stream_of(tasks, batch_size=40)
+    assert [len(y) for _, y in batches] == [40] * 6  # of 250 rows 10 are dropped
+    assert set(batches[0][1]) == {0, 1}
+    assert set(batches[1][1]) == {0, 1, 2, 3}
+    rows = {r.tobytes() for X, _ in batches for r in X}
+    assert rows <= {r.tobytes() for t in tasks for r in t.X}
+    assert len(rows) == 240
+
+
+def test_a_video_stream_has_so_many_frames_of_each_scene_and_those_are_nearly_alike(arrays):
+    frames = [6, 3, 1]
+    X, y, scene = video_stream(arrays, frames=frames, n_scenes=4, shift=0, noise=0.01, seed=3)
+    assert np.bincount(y).tolist() == [24, 12, 4]
+    assert np.bincount(scene).tolist() == [n for n in frames for _ in range(4)]
+    for number in range(12):
+        own = X[scene == number]
+        assert len(set(y[scene == number])) == 1
+        assert np.abs(own - own.mean(axis=0)).max() < 0.05  # five standard deviations of the noise
+    moved, _, _ = video_stream(arrays, frames=frames, n_scenes=4, shift=2, noise=0.0, seed=3)
+    assert len(np.unique(moved, axis=0)) > 12  # frames of a scene differ by where the camera looks
+
+
+def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays):
+    tasks = split_tasks(arrays, n_train=60, n_val=20)
+    arms = [(continual.NO_REPLAY, 0.0), ("kcenter embeddings", 0.1), ("bico", 1.0), ("bico", 10.0)]
+    learner = Recorder()
+    rows = continual.run(tasks, arms, seed=0, size=20, learner=learner, n_epochs=3, batch_size=7)
+    assert len(rows) == 4 * 5
+    assert [call[5] for call in learner.calls] == [0, 1, 2, 3, 4]
+    assert learner.calls[0][2] is None
+    for t, (X, _, memory, n_epochs, batch_size, _) in enumerate(learner.calls[1:], start=1):
+        np.testing.assert_array_equal(X, tasks[t].X)
+        assert (n_epochs, batch_size) == (3, 7)
+        kept, labels, coefficients = memory
+        share = 20 // t
+        assert kept.shape[1] == share * t
+        assert (coefficients[0] == 0).all()  # no replay
+        for arm in range(1, 4):
+            np.testing.assert_allclose(coefficients[arm], arms[arm][1] / share, rtol=1e-6)
+            for older in range(t):
+                own = slice(older * share, (older + 1) * share)
+                assert set(labels[arm, own]) <= {2 * older, 2 * older + 1}
+        np.testing.assert_array_equal(kept[2], kept[3])  # the proxy knows no beta
+        assert not np.array_equal(kept[1], kept[2])
+
+
+@pytest.mark.parametrize("method", [m for m in continual.METHODS if m != "bico"])
+def test_every_method_fills_the_memory(method, arrays):
+    tasks = split_tasks(arrays, n_train=40, n_val=10)[:3]
+    learner = Recorder()
+    continual.run(tasks, [(method, 1.0)], seed=0, size=12, learner=learner, n_epochs=1)
+    kept = learner.calls[2][2][0]
+    assert kept.shape[1] == 12
+    for older in range(2):
+        rows = {r.tobytes() for r in kept[0, 6 * older : 6 * older + 6]}
+        assert len(rows) == 6
+        assert rows <= {r.tobytes() for r in tasks[older].X}
+
+
+def test_replay_prevents_forgetting(arrays):
+    tasks = split_tasks(arrays, n_train=150, n_val=50)[:3]
+    arms = [(continual.NO_REPLAY, 0.0), ("uniform", 1.0)]
+    learner = make_learner("mlp", 64, seed=0, learning_rate=2e-3)
+    rows = continual.run(tasks, arms, seed=0, size=30, learner=learner, n_epochs=40, batch_size=50)
+    first = rows[rows.task == 1].set_index("method").accuracy
+    assert first[continual.NO_REPLAY] < 30
+    assert first["uniform"] > 60
+
+
+@pytest.mark.parametrize("score", ["linear", "quadratic"])
+def test_a_bilevel_memory_starts_from_one_point_and_chooses_all_others(score, arrays):
+    X, y = arrays[0][:300], arrays[1][:300]
+    few = clone(continual.bilevel(score))
+    for classes in (range(10), (3, 8)):
+        rows = np.isin(y, list(classes))
+        chosen = [few.set_params(random_state=seed, size=6).fit(X[rows], y[rows]).indices_ for seed in range(6)]
+        assert len({c[0] for c in chosen}) > 1
+        if len(classes) == 10:  # six of ten classes are too few to begin with one point of each
+            assert np.mean([len(set(y[rows][c])) for c in chosen]) > 5
+        else:
+            assert all(len(set(y[rows][c])) == 2 for c in chosen)
+    # the second point is the one that exact training on the first asks for, whatever its class
+    first = few.set_params(size=1, random_state=0).fit(X, y).indices_
+    second = few.set_params(size=2, random_state=0).fit(X, y).indices_
+    assert first[0] == second[0]
+    assert y[second[1]] != y[first[0]]
+
+
+def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reservoir_evenly(arrays):
+    tasks = split_tasks(arrays, n_train=100, n_val=40)
+    batches = stream_of(tasks, batch_size=25)
+    learner = Recorder()
+    arms = [("reservoir", 2.0), ("bico", 0.5), ("cbrs", 1.0), ("coreset only", 1.0)]
+    rows = continual_stream.run(
+        batches, tasks, arms, seed=0, size=21, slots=3, learner=lambda seed: learner, n_steps=3, n_final_epochs=5
+    )
+    assert len(rows) == 4 * 5
+    assert len(learner.calls) == len(batches) + 1
+    behind = algorithm_3(3, len(batches))
+    assert max(map(max, behind)) >= 4
+    for i, (_, _, memory, n_epochs, batch_size, _) in enumerate(learner.calls[:-1]):
+        assert (n_epochs, batch_size) == (3, 25)
+        if i:
+            kept, _, coefficients = memory
+            np.testing.assert_allclose(coefficients[0], 2.0 / 21, rtol=1e-6)
+            # merge and reduce: beta times the mean loss of each slot times the number of batches behind it
+            weights = behind[i - 1]
+            expected = np.repeat(np.array(weights) * 0.5 / 7, 7)
+            np.testing.assert_allclose(coefficients[1, : len(expected)], expected, rtol=1e-6)
+            assert (coefficients[1, len(expected) :] == 0).all()
+            for slot, last in enumerate(np.cumsum(weights)):
+                own = {r.tobytes() for X, _ in batches[last - weights[slot] : last] for r in X}
+                assert {r.tobytes() for r in kept[1, 7 * slot : 7 * slot + 7]} <= own
+    X, _, memory, n_epochs, batch_size, _ = learner.calls[-1]
+    assert memory is None
+    assert (len(X), n_epochs, batch_size) == (21, 5, 21)
+
+
+def test_a_single_task_or_batch_has_no_memory_yet_and_a_result_for_each_arm(arrays):
+    tasks = split_tasks(arrays, n_train=60, n_val=20)[:1]
+    arms = [("uniform", 1.0), (continual.NO_REPLAY, 0.0)]
+    learner = make_learner("mlp", 64, seed=0)
+    rows = continual.run(tasks, arms, seed=0, size=20, learner=learner, n_epochs=2)
+    assert rows.method.tolist() == ["uniform", continual.NO_REPLAY]
+    assert rows.accuracy.nunique() == 1
+    arms = [("reservoir", 1.0), ("bico", 1.0), ("coreset only", 0.0)]
+    options = dict(seed=0, size=10, slots=1, learner=lambda seed: make_learner("mlp", 64, seed), n_steps=2)
+    rows = continual_stream.run(stream_of(tasks, batch_size=60), tasks, arms, n_final_epochs=2, **options)
+    assert rows.method.tolist() == ["reservoir", "bico", "coreset only"]
+    assert rows.accuracy[0] == rows.accuracy[1]
+
+
+def test_vcl_is_run_alike_for_every_method(arrays):
+    tasks = split_tasks(arrays, n_train=40, n_val=10)[:2]
+    options = dict(n_kept=8, hidden=(16,), n_epochs=3, n_coreset_epochs=3, n_draws=3)
+    rows = continual_vcl.run(tasks, ["no coreset", "kcenter", "bico"], seed=1, **options)
+    assert rows.method.tolist() == ["no coreset"] * 2 + ["kcenter"] * 2 + ["bico"] * 2
+    assert rows.task.tolist() == [1, 2] * 3
+    model = VCL(continual_vcl.METHODS["kcenter"][0], random_state=1, **options)
+    for task in tasks:
+        model.add_task(task.X, task.y)
+    predicted = model.predict(np.concatenate([task.X_test for task in tasks]))
+    right = 100.0 * np.mean(predicted == np.concatenate([task.y_test for task in tasks]))
+    own = rows[rows.method == "kcenter"]
+    assert np.average(own.accuracy, weights=[len(t.y_test) for t in tasks]) == pytest.approx(right)
+
+
+ABOUT = {
+    "data": "digits",
+    "kind": "split",
+    "n_train": 60,
+    "n_val": 20,
+    "network": "mlp",
+    "betas": [0.1, 1.0],
+    "size": 10,
+}
+
+
+def test_a_task_of_the_sweep_is_the_run_that_its_stream_and_seed_name(arrays):
+    tasks = split_tasks(arrays, n_train=60, n_val=20)
+    arms = [("no replay", 0.0), ("bico", 0.1), ("bico", 1.0)]
+    options = dict(size=10, n_epochs=2, batch_size=30)
+    plain = continual.run(tasks, arms, seed=1, learner=make_learner("mlp", 64, 1, learning_rate=1e-3), **options)
+    about = ABOUT | {"n_epochs": 2, "size": 10}
+    methods = ["no replay", "bico"]
+    rows = continual.replay_rows("s", about, seed=1, methods=methods, batch_size=30, learning_rate=1e-3)
+    timed = ["select_seconds", "train_seconds"]
+    pd.testing.assert_frame_equal(rows.drop(columns=[*timed, "stream"]), plain.drop(columns=timed))
+    assert set(rows.stream) == {"s"}
+
+
+def test_a_task_of_the_streaming_sweep_takes_the_kernel_and_the_size_that_it_is_told(arrays):
+    tasks, about = split_tasks(arrays, n_train=60, n_val=20), ABOUT | {"slots": 2, "kernel": "ntk"}
+    options = dict(seed=0, n_steps=2)
+    learner = partial(make_learner, "mlp", 64)
+    plain = continual_stream.run(
+        stream_of(tasks, batch_size=20), tasks, [("bico", 0.1), ("bico", 1.0)], size=8, slots=2, learner=learner,
+        proxy=continual.make_proxy("ntk", 64), **options,
+    )  # fmt: skip
+    rows = continual_stream.streaming_rows("s", about, methods=["bico"], kernel="NTK", size=8, batch_size=20, **options)
+    assert rows.accuracy.tolist() == plain.accuracy.tolist()
+    assert rows.held.tolist() == plain.held.tolist()
+
+
+def test_what_a_memory_holds_of_the_pictures_is_counted_by_class_and_scene():
+    camera = dict(data="digits", frames=[6, 3, 1], n_scenes=4, shift=1, noise=0.1)
+    memory = dict(size=6, batch_size=10, kernel="rbf")
+    for row in continual_stream.memory_rows(seed=2, methods=["cbrs", "bico"], **camera, **memory):
+        _, y, scene, kept = continual_stream.watch(row["method"], seed=2, **camera, **memory)
+        assert [row[f"class {c}"] for c in range(3)] == np.bincount(y[kept], minlength=3).tolist()
+        assert (row["classes"], row["scenes"]) == (len(set(y[kept])), len(set(scene[kept])))
+        assert len(kept) == 6
+
+
+def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():
+    columns = ["method", "beta", "seed", "accuracy", "val_accuracy"]
+    of_a = [("a", 1.0, 0, 50.0, 9.0), ("a", 1.0, 1, 70.0, 9.0), ("a", 10.0, 0, 80.0, 1.0), ("a", 10.0, 1, 10.0, 1.0)]
+    of_b = [("b", 1.0, 0, 20.0, 1.0), ("b", 10.0, 0, 30.0, 0.5)]
+    rows = pd.DataFrame([*of_a, *of_b], columns=columns)
+    chosen = continual_tables.best_beta(rows, "accuracy")
+    assert set(zip(chosen.method, chosen.beta)) == {("a", 1.0), ("b", 10.0)}
+    honest = continual_tables.best_beta(rows, "val_accuracy")
+    assert set(zip(honest.method, honest.beta)) == {("a", 1.0), ("b", 1.0)}
+
+
+def test_what_the_protocols_refuse():
+    with pytest.raises(ValueError, match="slots must divide the memory evenly, got size=10 and slots=3"):
+        continual_stream.make_memory("bico", size=10, slots=3, batch_size=5, inputs=4, seed=0)
+    with pytest.raises(ValueError, match="method must be one of"):
+        continual_stream.make_memory("best", size=10, slots=1, batch_size=5, inputs=4, seed=0)
+    with pytest.raises(ValueError, match="kind must be 'mlp' or 'cnn'"):
+        make_learner("rnn", 64, seed=0)
+    with pytest.raises(ValueError, match="kind must be 'rbf', 'ntk' or 'cntk', got 'linear'"):
+        continual.make_proxy("linear", 64)

@@ -1,0 +1,77 @@
+"""The networks of Figure 8 and their coresets, against published sizes and plain loops."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from handful_papers.bico.image_networks import image_network, shift_and_flip  # noqa: E402 (needs torch)
+from handful_papers.bico.network_coresets import CURVES, METHODS, NetworkCoresets  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    # as published, with ten classes; VGG16 without the biases that batch_size normalisation takes away again
+    [("wrn-16-4", 2_748_890), ("vgg16", 14_728_266 - 4_224), ("mobilenetv2", 2_236_682)],
+)
+def test_networks_have_the_published_number_of_parameters(name, count):
+    net = image_network(name, 10, (3, 32, 32))
+    assert sum(p.numel() for p in net.parameters()) == count
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 14, 14), (3, 16, 16)])
+@pytest.mark.parametrize("name", ["wrn-10-1", "vgg16-0.1", "mobilenetv2-0.1"])
+def test_narrow_networks_take_small_images(name, shape):
+    out = image_network(name, 7, shape).eval()(torch.zeros(2, int(np.prod(shape))))
+    assert out.shape == (2, 7)
+
+
+def test_an_unknown_network_is_named():
+    with pytest.raises(ValueError, match="got 'resnet-18'"):
+        image_network("resnet-18", 10, (3, 32, 32))
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_augmentation_moves_and_mirrors_whole_images(flip):
+    shape, pad = (2, 4, 5), 1
+    X = torch.arange(1.0, 1 + 300 * 40).reshape(300, 40)
+    moved = shift_and_flip(shape, pad=pad, flip=flip)(X, torch.Generator().manual_seed(0)).reshape(300, *shape)
+    seen = set()
+    for before, after in zip(X.reshape(300, *shape), moved):
+        wide = torch.nn.functional.pad(before, (pad,) * 4)
+        plain = {
+            (down, right, mirrored): wide.flip(2) if mirrored else wide
+            for down in range(3)
+            for right in range(3)
+            for mirrored in ([False, True] if flip else [False])
+        }
+        same = {key for key, w in plain.items() if torch.equal(w[:, key[0] : key[0] + 4, key[1] : key[1] + 5], after)}
+        assert len(same) == 1
+        seen |= same
+    assert len(seen) == len(plain)
+
+
+def test_a_run_has_every_method_at_every_size():
+    torch.set_num_threads(1)
+    task = NetworkCoresets(
+        "digits",
+        n=80,
+        side=4,
+        networks={"WideResNet-16-4": "wrn-10-1", "VGG16": "vgg16-0.05"},
+        train=dict(n_steps=4, batch_size=16, learning_rate=0.01, optimiser="adam"),
+        n_start=20,
+        batch_size=10,
+        sizes=[30, 40],
+        n_terms=2,
+    )
+    rows = task.run(0)
+    curve = [(r["method"], r["size"]) for r in rows if r["network"] == "WideResNet-16-4"]
+    assert curve == [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
+    assert sorted(r["method"] for r in rows if r["network"] == "VGG16") == sorted(["full", *METHODS])
+    assert all(0 <= r[k] <= 100 for r in rows for k in ("accuracy", "train_accuracy"))
+    embeddings, events, _ = task.look_on(0)
+    assert embeddings.shape == (80, 64)
+    for method in METHODS:
+        chosen = task.select(method, 0, embeddings, events)
+        assert len(np.unique(chosen)) == 40, method
+    assert set(task.select("forgetting", 0, embeddings, np.arange(80.0))) == set(range(40, 80))

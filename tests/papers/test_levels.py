@@ -1,0 +1,26 @@
+"""Levels of data: the lowest of a run's data sets decides, and each is named."""
+
+import pytest
+from handful_papers.levels import GENERATED, OWN, PART, STAND_IN, level
+
+SHA = {"sha256": "ab"}
+
+
+@pytest.mark.parametrize(
+    ("data", "papers", "expected"),
+    [
+        ({"phishing": SHA, "a9a": SHA}, ["phishing", "a9a", "covtype"], (OWN, "the paper's data")),
+        ({"covtype_subset": SHA, "a9a": SHA}, ["covtype", "a9a"], (PART, "part: 16 % of covtype")),
+        ({"cod_rna": SHA}, ["cod_rna"], (OWN, "the paper's data")),
+        ({"cod_rna": SHA}, [{"name": "cod_rna", "rows": 488565}], (PART, "part: 68 % of cod_rna")),
+        ({"mnist": SHA | {"rows": 7000}}, ["mnist"], (PART, "part: 10 % of mnist")),
+        ({"mnist": SHA | {"instead_of": "SVHN"}}, ["svhn"], (STAND_IN, "stand-in: mnist for SVHN")),
+        ({"digits": SHA, "covtype_subset": SHA}, ["covtype"], (STAND_IN, "stand-in: digits, 16 % of covtype")),
+        ({"digits[1,8]": SHA}, ["phishing"], (STAND_IN, "stand-in: digits")),
+        ({"pathological": {"sha256": None}}, [], (GENERATED, "generated")),
+        ({}, [], (GENERATED, "generated")),
+        ({"fsdd": SHA}, [], (STAND_IN, "real data of our choice: fsdd")),
+    ],
+)  # fmt: skip
+def test_the_level_of_a_run(data, papers, expected):
+    assert level(data, papers) == expected

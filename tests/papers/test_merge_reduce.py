@@ -1,0 +1,71 @@
+"""Figure 13: the tree of coresets, read off a run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful import MergeReduce, UniformCoreset
+from handful_papers.bico.items.fig13_merge_reduce import evidence
+from handful_papers.bico.merge_reduce import algorithm_3, draw, record_run
+from handful_papers.claims import Run, judge_all
+from matplotlib.figure import Figure
+
+
+def run(slots, n_steps):
+    rng = np.random.default_rng(0)
+    buffer = MergeReduce(UniformCoreset(), size=6, leaf_size=20, n_slots=slots, random_state=0)
+    return record_run(buffer, [(rng.normal(size=(20, 2)), None) for _ in range(n_steps)])
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_the_buffer_holds_what_the_printed_algorithm_says(slots):
+    _, held = run(slots, 30)
+    assert [[last - first + 1 for first, last in now] for now in held] == algorithm_3(slots, 30)
+
+
+def test_seven_steps_with_three_slots_build_the_coresets_of_the_figure():
+    built, held = run(3, 7)
+    assert [(b.step, b.name) for b in built if b.weight > 1] == [(4, "C12"), (5, "C34"), (6, "C56"), (7, "C1234")]
+    assert [b.name for b in built if b.weight == 1] == [f"C{i}" for i in range(1, 8)]
+    assert held[-1] == [(1, 4), (5, 6), (7, 7)]
+
+
+def test_a_merged_coreset_holds_points_of_its_parents_alone():
+    built, _ = run(3, 12)
+    by_span = {(b.first, b.last): b for b in built}
+    merged = [b for b in built if b.parents]
+    assert len(merged) == 9
+    for b in merged:
+        assert b.parents[0][0] == b.first
+        assert b.parents[1] == (b.parents[0][1] + 1, b.last)
+        assert len(b.ids) == 6
+        assert ((b.first - 1) * 20 <= b.ids).all()
+        assert (b.ids < b.last * 20).all()
+        known = [by_span[p].ids for p in b.parents if len(by_span[p].ids)]
+        if len(known) == 2:  # both were in the buffer for a while
+            assert set(b.ids) <= set(np.concatenate(known))
+
+
+def test_the_drawing_names_every_coreset_and_shades_those_held():
+    built, held = run(3, 7)
+    ax = Figure().subplots()
+    draw(ax, built, held, 7)
+    boxes = {t.get_text(): t.get_bbox_patch().get_facecolor() for t in ax.texts if t.get_bbox_patch() is not None}
+    assert len(boxes) == len(built) == 11
+    shaded = [text for text, colour in boxes.items() if colour != (1, 1, 1, 1)]
+    assert sorted(shaded) == [r"$C_{1234}$, $4\beta$", r"$C_{56}$, $2\beta$", r"$C_{7}$, $\beta$"]
+
+
+def judged(rows):
+    parameters = dict(n_steps=7, slots=3, slot_size=2)
+    claims = judge_all("bico/fig13_merge_reduce", Run(rows, parameters, {}, "quick"), evidence)
+    return {claim["id"].removeprefix("bico-fig13-"): claim["verdict"] for claim in claims}
+
+
+def test_the_claims_hold_for_the_tree_of_the_figure_and_fail_for_another():
+    names = ["C1", "C2", "C3", "C4", "C12", "C5", "C34", "C6", "C56", "C7", "C1234"]
+    steps = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    tree = pd.DataFrame(dict(seed=0, step=steps, coreset=names, weight=[len(n) - 1 for n in names], points=2))
+    assert set(judged(tree).values()) == {"holds"}
+    other = tree.assign(coreset=tree.coreset.replace("C12", "C23"))  # the wrong pair was merged
+    assert judged(other)["coresets"] == judged(other)["rule"] == "does not hold"
+    assert judged(tree[tree.coreset != "C12"])["memory"] == "does not hold"  # none was: a fourth slot at step 4

@@ -1,0 +1,219 @@
+"""Stacked training: each run of a stack is the run alone, and both are what autograd gives."""
+
+import numpy as np
+import pytest
+import torch
+from handful_papers.bico.networks import MLP, DropReLUPool, SmallCNN
+from handful_papers.bico.stacked import Diverged, StackedMLP, TorchRuns, _mask
+from torch.nn.functional import cross_entropy
+
+WIDTHS = (12, 9, 7, 4)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(70, 12)).astype(np.float32), rng.integers(4, size=70)
+    memory = rng.normal(size=(3, 10, 12)).astype(np.float32), rng.integers(4, size=(3, 10)), rng.random((3, 10))
+    return X, y, memory
+
+
+def naive_fit(net, run, X, y, memory, *, n_epochs, batch_size, key):
+    # one run, written with autograd and torch's own Adam
+    parameters = [p[run].clone().requires_grad_() for p in net.parameters]
+    optimiser = torch.optim.Adam(parameters, lr=net.learning_rate)
+    W1, b1, W2, b2, W3, b3 = parameters
+    rng = np.random.default_rng([net.seed, 1, key])
+    X, y = torch.as_tensor(X), torch.as_tensor(y)
+    kept, labels, coefficients = (torch.as_tensor(a[run]) for a in memory)
+    for _ in range(n_epochs):
+        order = rng.permutation(len(X))
+        for start in range(0, len(X), batch_size):
+            batch = order[start : start + batch_size]
+            rows = torch.cat([X[batch], kept])
+            masks = [_mask(rng, (len(rows), width), net.dropout, torch.float32) for width in WIDTHS[1:3]]
+            hidden = torch.relu(rows @ W1.T + b1.T) * masks[0]
+            logits = torch.relu(hidden @ W2.T + b2.T) * masks[1] @ W3.T + b3.T
+            loss = cross_entropy(logits[: len(batch)], y[batch])
+            loss = loss + (coefficients * cross_entropy(logits[len(batch) :], labels, reduction="none")).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return parameters
+
+
+def test_each_run_of_a_stack_is_what_autograd_gives(data):
+    X, y, memory = data
+    net = StackedMLP(WIDTHS, 3, seed=5, learning_rate=1e-2)
+    expected = [naive_fit(net, run, X, y, memory, n_epochs=6, batch_size=32, key=2) for run in range(3)]
+    net.fit(X, y, n_epochs=6, batch_size=32, memory=memory, key=2)
+    for run in range(3):
+        for ours, theirs in zip(net.parameters, expected[run]):
+            np.testing.assert_allclose(ours[run], theirs.detach(), atol=2e-5)
+    assert not np.allclose(net.parameters[0][0], net.parameters[0][1], atol=1e-3)  # their memories told them apart
+
+
+@pytest.mark.parametrize("kind", ["dense", "torch"])
+def test_a_run_in_a_stack_is_the_run_alone(kind, data):
+    X, y, memory = data
+
+    def start(n_runs):
+        if kind == "dense":
+            return StackedMLP(WIDTHS, n_runs, seed=1, learning_rate=1e-2)
+        return TorchRuns(lambda: MLP(WIDTHS), n_runs, seed=1, learning_rate=1e-2)
+
+    options = dict(n_epochs=4, batch_size=32)
+    stack = start(1).fit(X, y, key=1, **options).repeat(3)
+    stack.fit(X[::-1].copy(), y[::-1].copy(), memory=memory, key=2, **options)
+    for run in range(3):
+        alone = start(1).fit(X, y, key=1, **options)
+        alone.fit(X[::-1].copy(), y[::-1].copy(), memory=[a[run : run + 1] for a in memory], key=2, **options)
+        np.testing.assert_allclose(stack.logits(X)[run], alone.logits(X)[0], atol=1e-4)
+        np.testing.assert_allclose(stack.logits(X, run), stack.logits(X)[run], atol=1e-5)
+        assert stack.accuracy(X, y)[run] == pytest.approx(alone.accuracy(X, y)[0])
+
+
+def test_rows_of_coefficient_zero_change_nothing_without_dropout(data):
+    X, y, memory = data
+    padded = [np.concatenate([a, np.zeros_like(a[:, :4])], axis=1) for a in memory]
+    nets = [StackedMLP(WIDTHS, 3, dropout=0.0, learning_rate=1e-2) for _ in range(3)]
+    for net, kept in zip(nets, (memory, padded, [memory[0], memory[1], 0 * memory[2]])):
+        net.fit(X, y, n_epochs=3, batch_size=32, memory=kept)
+    np.testing.assert_allclose(nets[0].logits(X), nets[1].logits(X), atol=1e-5)
+    without = StackedMLP(WIDTHS, 3, dropout=0.0, learning_rate=1e-2).fit(X, y, n_epochs=3, batch_size=32)
+    np.testing.assert_allclose(nets[2].logits(X), without.logits(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: StackedMLP(WIDTHS, 3, dropout=0.0), lambda: TorchRuns(lambda: MLP(WIDTHS, dropout=0.0), 3)]
+)
+def test_weighing_rows_is_repeating_them(make, data):
+    X, y, _ = data
+    times = np.arange(70) % 3
+    weighed = make().fit(X, y, n_epochs=5, batch_size=70, sample_weight=times / times.mean())
+    rows = np.repeat(np.arange(70), times)
+    repeated = make().fit(X[rows], y[rows], n_epochs=5, batch_size=len(rows))
+    np.testing.assert_allclose(weighed.logits(X), repeated.logits(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [lambda: StackedMLP(WIDTHS, 3), lambda: TorchRuns(lambda: MLP(WIDTHS), 3)])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_labels_are_integers_of_any_width(make, dtype, data):
+    X, y, (kept, labels, coefficients) = data
+    narrow, wide = (
+        make().fit(X, y.astype(t), n_epochs=2, batch_size=32, memory=(kept, labels.astype(t), coefficients))
+        for t in (dtype, np.int64)
+    )
+    np.testing.assert_array_equal(narrow.logits(X), wide.logits(X))
+    np.testing.assert_array_equal(narrow.accuracy(X, y.astype(dtype)), wide.accuracy(X, y))
+
+
+def test_bfloat16_trains_as_well_as_float32():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 12))
+    y = rng.integers(4, size=2000)
+    X = (centres[y] + rng.normal(size=(2000, 12))).astype(np.float32)
+    nets = [StackedMLP((12, 32, 32, 4), 2, learning_rate=5e-3, bfloat16=b) for b in (False, True)]
+    accuracies = [net.fit(X[:400], y[:400], n_epochs=40, batch_size=64).accuracy(X, y)[0] for net in nets]
+    assert accuracies[0] > 80
+    assert abs(accuracies[0] - accuracies[1]) < 1.5
+
+
+def test_dropped_units_have_the_right_share_and_mean():
+    mask = _mask(np.random.default_rng(0), (400, 500), 0.2, torch.float32)
+    assert float((mask == 0).float().mean()) == pytest.approx(0.2, abs=4 * 0.4 / np.sqrt(200_000))
+    assert set(mask.unique().tolist()) == {0.0, 1.25}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: StackedMLP(WIDTHS, 3, learning_rate=1e-2), lambda: TorchRuns(lambda: MLP(WIDTHS), 3)]
+)
+def test_a_loss_that_is_no_number_stops_the_training_and_is_named(make, data):
+    X, y, (kept, labels, coefficients) = data
+    coefficients = coefficients.copy()
+    coefficients[1, 3] = np.inf
+    with pytest.raises(Diverged, match=r"epoch 1 of 5: loss (nan|inf) with step size"):
+        make().fit(X, y, n_epochs=5, batch_size=70, memory=(kept, labels, coefficients))
+
+
+def test_the_cnn_is_the_paper_s():
+    torch.manual_seed(0)
+    net = SmallCNN()
+    sizes = [p.numel() for p in net.parameters()]
+    # 5x5 convolutions of 32 and 64 filters, then 1024-128-10
+    assert sizes == [25 * 32, 32, 25 * 32 * 64, 64, 1024 * 128, 128, 1280, 10]
+    assert SmallCNN((3, 32, 32)).hidden[0].in_features == 64 * 5 * 5
+    runs = TorchRuns(SmallCNN, 1, learning_rate=1e-3)
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=64)
+    X = rng.normal(size=(64, 784)).astype(np.float32) + 0.5 * y[:, None].astype(np.float32)
+    assert runs.fit(X, y, n_epochs=6, batch_size=16).accuracy(X, y)[0] > 90
+    assert runs.views(X, y, 0).embeddings.shape == (64, 128)
+
+
+def test_the_cnn_in_bfloat16_trains_as_well_as_in_float32(data):
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=300)
+    X = (rng.normal(size=(4, 784))[y] + 3 * rng.normal(size=(300, 784))).astype(np.float32)
+    accuracies = []
+    for bfloat16 in (False, True):
+        runs = TorchRuns(SmallCNN, 1, learning_rate=1e-3, bfloat16=bfloat16).fit(
+            X[:200], y[:200], n_epochs=12, batch_size=50
+        )
+        accuracies.append(runs.accuracy(X[200:], y[200:])[0])
+        assert runs.views(X, y, 0).gradients.dtype == np.float32
+    assert accuracies[0] > 50  # guessing: 25
+    assert abs(accuracies[0] - accuracies[1]) < 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("size", [(6, 8), (5, 7)])
+def test_dropout_relu_and_pooling_in_one_pass(dtype, size):
+    torch.manual_seed(0)
+    Z = torch.randn(40, 3, *size).to(dtype).requires_grad_()
+    layer = DropReLUPool(0.25)
+    pooled = layer(Z)
+    pooled.sum().backward()
+    height, width = size[0] // 2, size[1] // 2
+    assert pooled.shape == (40, 3, height, width)
+    assert pooled.dtype == dtype
+    assert Z.grad[:, :, 2 * height :].abs().sum() == Z.grad[:, :, :, 2 * width :].abs().sum() == 0
+    windows = [a[:, :, : 2 * height, : 2 * width].reshape(40, 3, height, 2, width, 2) for a in (Z, Z.grad)]
+    values, gradients = (a.transpose(3, 4).flatten(4).double().detach() for a in windows)
+    # What passes the gradient on is one unit at most of each window, and the output is that unit over 3/4.
+    assert ((gradients != 0).sum(dim=4) == (pooled > 0)).all()
+    torch.testing.assert_close((values * gradients).sum(dim=4), pooled.double(), rtol=1e-2, atol=1e-6)
+    # Units larger than it were dropped, each with probability 1/4.
+    largest = values.max(dim=4).values
+    positive = largest > 0
+    is_largest = ((values * (gradients != 0)).sum(dim=4) == largest)[positive].double().mean()
+    assert abs(is_largest - 0.75) < 4 * (0.1875 / positive.sum()) ** 0.5
+    torch.testing.assert_close(layer.eval()(Z), torch.relu(torch.nn.functional.max_pool2d(Z, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_dropout_relu_and_pooling_pass_nan_on_both_ways(dtype, sign):
+    nan = torch.copysign(torch.tensor(torch.nan), torch.tensor(sign))  # inf - inf has its sign bit set on x86
+    torch.manual_seed(0)
+    Z = torch.randn(4, 3, 8, 8).to(dtype)
+    Z[0, 1, 2, 3], Z[2, 0, 7, 0], Z[3] = nan, nan, -torch.inf
+    Z[1, 1, :2, :2] = torch.inf
+    layer = DropReLUPool(0.5)
+    pooled = layer(Z.requires_grad_())
+    assert torch.argwhere(pooled.isnan()).tolist() == [[0, 1, 1, 1], [2, 0, 3, 0]]  # torch's dropout has 0 * nan = nan
+    assert (pooled[3] == 0).all()
+    assert pooled[1, 1, 0, 0] in (0, torch.inf)
+    (gradient,) = torch.autograd.grad(pooled, Z, torch.full_like(pooled, nan))
+    windows = gradient.unflatten(3, (4, 2)).unflatten(2, (4, 2)).isnan().sum(dim=(3, 5))
+    assert (windows == (pooled != 0)).all()
+
+
+def test_a_cnn_whose_weights_are_no_numbers_diverges(data):
+    inf = torch.tensor(torch.inf)
+    runs = TorchRuns(lambda: SmallCNN((1, 16, 16)), 1)
+    with torch.no_grad():
+        runs.modules[0].blocks[0].weight += inf - inf
+    X = np.random.default_rng(0).normal(size=(20, 256)).astype(np.float32)
+    with pytest.raises(Diverged, match="epoch 1 of 3: loss nan"):
+        runs.fit(X, np.arange(20) % 10, n_epochs=3, batch_size=10)

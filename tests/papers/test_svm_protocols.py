@@ -1,0 +1,67 @@
+"""Comparisons of the SVM paper: what its ratios estimate, and how often their rules err."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful_papers.svm.comparisons import FLOOR, geometric_mean, jackknifed_ratio, overheads, ratios, shown_ratio
+from handful_papers.verdicts import HOLDS, RULES
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_values_of_a_constant_ratio_are_that_ratio(rng):
+    b = rng.exponential(size=12)
+    np.testing.assert_allclose(jackknifed_ratio(3 * b, b), 3)
+
+
+def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction(rng):
+    a, b = rng.exponential(size=30), 2 * rng.exponential(size=30)
+    whole = np.log(a.mean() / b.mean())
+    left_out = [np.log(np.delete(a, i).mean() / np.delete(b, i).mean()) for i in range(30)]
+    corrected = 30 * whole - 29 * np.mean(left_out)
+    assert np.log(jackknifed_ratio(a, b)).mean() == pytest.approx(corrected)
+    assert corrected == pytest.approx(whole, abs=0.05)
+
+
+def test_errors_below_the_solvers_gap_count_as_the_gap():
+    np.testing.assert_allclose(jackknifed_ratio(np.full(5, 1e-2), np.array([0.0, -1e-9, 1e-8, 0, 0])), 1e-2 / FLOOR)
+
+
+def test_equal_arms_hold_in_at_most_five_percent_of_the_cases(rng):
+    trials, n = 600, 40
+    held = 0
+    for _ in range(trials):
+        a, b = np.exp(1.0 * rng.normal(size=(2, n)))  # errors over trials are skewed about as much
+        held += RULES["above"]({"": jackknifed_ratio(a, b)}, limit=1, scale="log") == HOLDS
+    assert held / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
+
+
+def _rows():
+    cells = [("A", m, s) for m in (10, 20) for s in range(3)]
+    uniform = pd.DataFrame([dict(dataset=d, size=m, seed=s, method="uniform", train=1.0) for d, m, s in cells])
+    uniform["select"], uniform["error"] = 1.0, uniform.seed + uniform["size"]
+    arm = uniform.assign(method="svm paper", error=uniform.error / 4, select=uniform["size"] / 2.0)
+    return pd.concat([uniform, arm], ignore_index=True)
+
+
+def test_ratios_compare_means_or_spreads_at_the_sizes_asked_for():
+    for spread in (False, True):
+        found = ratios(_rows(), "svm paper", spread=spread)
+        assert list(found) == [("A", 10), ("A", 20)]
+        np.testing.assert_allclose(np.array(list(found.values())), 4, rtol=1e-4)
+    assert list(ratios(_rows(), "svm paper", sizes=lambda sizes: sizes[:1])) == [("A", 10)]
+    np.testing.assert_allclose(geometric_mean({"a": [1.0, 4.0], "b": [4.0, 4.0]}), [2, 4])
+
+
+def test_overheads_are_of_choosing_and_training_together():
+    np.testing.assert_allclose(overheads(_rows(), "svm paper")["A"], np.sqrt((6 / 2) * (11 / 2)))
+
+
+def test_what_was_not_run_is_said_and_what_was_is_shown():
+    assert shown_ratio({}).lacks == "the data set was not run"
+    settings = {"a": [1.0, 4.0], "b": [8.0, 8.0]}
+    assert shown_ratio(settings).shown == pytest.approx(4.0)
+    assert shown_ratio(settings, pick=min).shown == pytest.approx(2.0)

@@ -1,0 +1,345 @@
+import numpy as np
+import pandas as pd
+import pytest
+from handful.clustering import VCGMM, TruncatedEM, quantization_error
+from handful_papers.vcgmm import arms as protocol
+from handful_papers.vcgmm.arms import (
+    CentredVCGMM,
+    Setting,
+    available_peers,
+    by_setting,
+    fit,
+    next_seed,
+    paper_settings,
+    seed_rows,
+)
+from handful_papers.vcgmm.data import clustering_problem, cut_patches, patch_file
+from handful_papers.vcgmm.lloyd import bound, lloyd
+from handful_papers.vcgmm.mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
+from handful_papers.vcgmm.scaling import Scale, draw_coreset, exponents, many_clusters, measure
+from handful_papers.vcgmm.tables import (
+    against_printed,
+    cost_to_reach,
+    draw_nmi,
+    draw_tradeoff,
+    nearest_to_target,
+    printed,
+    relative_errors,
+    same_error_ratios,
+    summarise,
+    table_1,
+)
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 7))[rng.integers(6, size=700)] * 4 + rng.normal(size=(700, 7))
+    return (X - X.mean(axis=0)).astype(np.float32)
+
+
+# Lloyd --------------------------------------------------------------------------------------------------------------
+
+
+def textbook(X, weights, centers, n_iter):
+    centers = centers.astype(np.float64)
+    for _ in range(n_iter):
+        nearest = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        for c in np.unique(nearest):
+            mine = nearest == c
+            centers[c] = np.average(X[mine], axis=0, weights=weights[mine])
+    return centers
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 6, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lloyd_is_the_textbook_loop(X, n_clusters, dtype):
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(X))
+    centers, n_iter, n_distances = lloyd(
+        X.astype(dtype), X[:n_clusters].astype(dtype), sample_weight=weights, tol=0.0, max_iter=4
+    )
+    np.testing.assert_allclose(centers, textbook(X, weights, X[:n_clusters], n_iter), rtol=1e-4, atol=1e-4)
+    assert n_distances == n_iter * len(X) * n_clusters
+
+
+def test_weight_two_is_a_row_twice(X):
+    once = lloyd(X, X[:5], sample_weight=np.where(np.arange(len(X)) < 100, 2.0, 1.0), tol=1e-6)[0]
+    twice = lloyd(np.concatenate([X, X[:100]]), X[:5], tol=1e-6)[0]
+    np.testing.assert_allclose(once, twice, rtol=1e-4, atol=1e-4)
+
+
+def test_a_centre_without_rows_stays(X):
+    start = X[:4].copy()
+    start[3] = 1000.0
+    np.testing.assert_array_equal(lloyd(X, start)[0][3], start[3])
+
+
+def test_lloyd_stops_at_the_first_small_change_of_the_bound(X):
+    _, n_iter, _ = lloyd(X, X[:6], tol=1e-4)
+    costs = [quantization_error(X, textbook(X, np.ones(len(X)), X[:6], k)) for k in range(n_iter)]
+    values = np.array([bound(q, len(X), X.shape[1], 6) for q in costs])
+    changes = np.abs(np.diff(values) / values[:-1])
+    assert changes[-1] < 1e-4 <= changes[:-1].min()
+
+
+def test_the_bound_is_the_likelihood_of_a_mixture_of_far_clusters():
+    # so far apart that the posterior is certain: the bound is then the log-likelihood at its best variance
+    rng = np.random.default_rng(0)
+    centers = 1000.0 * np.eye(3)
+    X = np.repeat(centers, 50, axis=0) + rng.normal(size=(150, 3))
+    cost = quantization_error(X, centers)
+    variance = cost / X.size
+    sq_dist = ((X[:, None] - centers) ** 2).sum(axis=2)
+    log_density = np.log(np.exp(-sq_dist / (2 * variance)).mean(axis=1)) - 1.5 * np.log(2 * np.pi * variance)
+    assert bound(cost, 150, 3, 3) == pytest.approx(log_density.sum(), rel=1e-12)
+
+
+# the arms -----------------------------------------------------------------------------------------------------------
+
+
+def test_centred_rows_need_no_frame(X):
+    algorithm = TruncatedEM(start="random", moves=None, grow=False)
+    options = dict(init=X[:6], algorithm=algorithm, compute_labels=False, random_state=0)
+    ours = CentredVCGMM(6, **options).fit(X)
+    np.testing.assert_allclose(ours.cluster_centers_, VCGMM(6, **options).fit(X).cluster_centers_, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "setting", [*paper_settings(sizes=[256]), *(Setting(p) for p in protocol.PEERS if p != "faiss")], ids=str
+)
+def test_each_arm_lowers_the_error_and_repeats_itself(X, setting):
+    fits = [fit(setting, X, 6, seed=1) for _ in range(2)]
+    np.testing.assert_array_equal(fits[0].centers, fits[1].centers)
+    assert fits[0].centers.shape == (6, 7)
+    assert quantization_error(X, fits[0].centers) < (X**2).sum() / 2
+    if setting.method in protocol.PAPER:
+        parts = fits[0].coreset_seconds, fits[0].seeding_seconds, fits[0].em_seconds
+        assert sum(parts) == pytest.approx(fits[0].seconds)
+
+
+def test_faiss_is_one_of_the_peers(X):
+    pytest.importorskip("faiss", reason="faiss-cpu is optional: its rows are left out where it is not installed")
+    centers = fit(Setting("faiss"), X, 6, seed=1).centers
+    assert quantization_error(X, centers) < (X**2).sum() / 2
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(protocol, "find_spec", lambda name: None)
+    assert available_peers(["minibatch", "faiss"]) == (["minibatch"], ["faiss"])
+
+
+def test_distances_are_counted(X):
+    n = len(X)
+    full = fit(Setting("kmeans++"), X, 6, seed=0)
+    assert full.n_distances == n * 6 * (full.n_iter + 1)
+    lwcs = fit(Setting("lwcs", size=100), X, 6, seed=0)
+    assert lwcs.n_distances <= n + 100 * 6 * lwcs.n_iter + 100 + 2 * 6 * 6 * 2
+    vcgmm = fit(Setting("vcgmm", size=100, n_neighbors=2), X, 6, seed=0)
+    assert vcgmm.n_distances <= n + 100 * 4 * (vcgmm.n_iter + 1) + 100 + 2 * 6 * 6 * 2
+
+
+def test_lwcs_and_vcgmm_begin_alike(X, monkeypatch):
+    begun = []
+    monkeypatch.setattr(protocol, "lloyd", lambda rows, centers, **options: begun.append(centers) or (centers, 0, 0))
+
+    class Recorded(CentredVCGMM):
+        def fit(self, rows, sample_weight=None):
+            begun.append(self.init)
+            return super().fit(rows, sample_weight=sample_weight)
+
+    monkeypatch.setattr(protocol, "CentredVCGMM", Recorded)
+    for method in ("lwcs", "vcgmm"):
+        fit(Setting(method, size=200), X, 6, seed=3)
+    np.testing.assert_array_equal(*begun)
+
+
+# tables -------------------------------------------------------------------------------------------------------------
+
+
+def made_up(vcgmm_seconds):
+    """Two coreset sizes with errors of 20 % and 5 %; k-means++ takes 100 s and 1,000 distances."""
+    rows = []
+    for method, sizes, errors, seconds in (
+        ("kmeans++", [None], [100.0], [100.0]),
+        ("vargmm", [None], [101.0], [50.0]),
+        ("lwcs", [64, 128], [120.0, 105.0], [10.0, 20.0]),
+        ("vcgmm", [64, 128], [120.0, 105.0], vcgmm_seconds),
+    ):
+        for size, error, time in zip(sizes, errors, seconds):
+            for seed, off in enumerate((-1.0, 1.0)):
+                rows.append(
+                    dict(
+                        dataset="a", clusters=2, method=method, setting=f"N'={size}" if size else "G=5", size=size,
+                        seed=seed, error=error + off, nmi=0.5, iterations=3, distances=10 * time, seconds=time,
+                        coreset_seconds=0.1 * time, seeding_seconds=0.1 * time, em_seconds=0.8 * time,
+                    )
+                )  # fmt: skip
+    return relative_errors(pd.DataFrame(rows))
+
+
+def test_errors_and_speed_ups_are_relative_to_kmeanspp():
+    table = summarise(made_up([1.0, 4.0])).set_index(["method", "setting"])
+    assert table.eta["kmeans++", "G=5"] == pytest.approx(0)
+    assert table.eta["lwcs", "N'=64"] == pytest.approx(20)
+    assert table.eta_sem["lwcs", "N'=64"] == pytest.approx(1)
+    assert table.speedup_time["vcgmm", "N'=64"] == pytest.approx(100)
+    assert table.speedup_distances["vcgmm", "N'=128"] == pytest.approx(25)
+    assert table.share["lwcs", "N'=64"] == pytest.approx(20)
+
+
+def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
+    rows = made_up([1.0, 4.0])
+    summary = summarise(rows)
+    curve = summary[summary.method == "vcgmm"]
+    assert cost_to_reach(curve, 20.0) == pytest.approx(1)
+    assert cost_to_reach(curve, 5.0) == pytest.approx(4)
+    assert cost_to_reach(curve, 12.5) == pytest.approx(2)  # half the way, on a log scale
+    assert np.isnan(cost_to_reach(curve, 50.0))  # passed before the smallest coreset
+    assert np.isnan(cost_to_reach(curve, 1.0))
+    assert nearest_to_target(summary, "a", "lwcs")["size"] == 128
+    np.testing.assert_allclose(same_error_ratios(rows, "a", target=10.0), 10 / 2.0 ** np.array([9 / 15, 11 / 15]))
+
+
+def test_the_papers_numbers_are_found():
+    assert printed("KDD", "vcgmm") == dict(error=10.81, time=91.5, distances=361.0, iterations=17.9, share=12.0)
+    assert printed("SONG", "lwcs")["time"] == 10.5
+    assert printed("nothing", "lwcs") == {}
+
+
+def test_ours_is_set_against_the_printed_size_and_no_other():
+    rows = made_up([1.0, 4.0])
+    rows = rows.assign(setting=rows.setting.replace("N'=128", "N'=4096"))  # the size that Table 1 has for CIFAR-10
+    found = against_printed(rows, "a", "CIFAR-10", "time")
+    assert {m: v.tolist() for m, v in found.items()} == {
+        "vargmm": pytest.approx([2 / 12.6] * 2), "lwcs": pytest.approx([5 / 17.3] * 2),
+        "vcgmm": pytest.approx([25 / 166.4] * 2),
+    }  # fmt: skip
+    np.testing.assert_allclose(against_printed(rows, "a", "CIFAR-10", "error")["lwcs"], [4 - 10.34, 6 - 10.34])
+    assert list(against_printed(rows, "a", "SUSY", "time")) == ["vargmm"]  # N' = 2^15 did not run
+    assert "vargmm" not in against_printed(rows, "a", "SUSY", "share")  # printed as <1
+
+
+def test_table_1_sets_ours_beside_theirs():
+    table = table_1(summarise(made_up([1.0, 4.0])), {"a": "SONG"})
+    line = table.xs("vc-GMM 2^7", level="algorithm").iloc[0]
+    assert line["speed-up, time"] == pytest.approx(25)
+    assert line["speed-up, time (paper)"] == 166.6
+
+
+def test_a_sweep_leaves_a_row_for_each_setting_and_seed_and_can_be_drawn():
+    problem = clustering_problem("digits", rows=400, measured=200)
+    settings = paper_settings(sizes=[64, 128], chains=[2], widths=[(2, 0)])
+    found = [row for s in (0, 1) for row in seed_rows(problem, 5, settings, seed=s, other=next_seed(s, 0, 2))]
+    rows = by_setting(pd.DataFrame(found))
+    assert rows.seed.tolist() == [0, 1] * len(settings)
+    assert not rows.duplicated(["method", "setting", "seed"]).any()
+    assert len(rows) == 2 * len(settings)
+    assert rows.nmi.between(0, 1).all()
+    summary = summarise(relative_errors(rows))
+    for fig in (draw_tradeoff(summary, {"digits": "digits"}), draw_nmi(summary, {"digits": "digits"})):
+        fig.draw_without_rendering()
+
+
+# data ---------------------------------------------------------------------------------------------------------------
+
+
+def test_patches_are_cut_from_the_images():
+    images = np.random.default_rng(0).integers(256, size=(3, 3, 6, 6), dtype=np.uint8)
+    patches = cut_patches(images, 200, size=2, rng=np.random.default_rng(1))
+    windows = np.lib.stride_tricks.sliding_window_view(images, (2, 2), axis=(2, 3))
+    every = {w.tobytes() for w in np.moveaxis(windows, 1, 3).reshape(-1, 12)}
+    assert {p.tobytes() for p in patches} <= every
+    assert len({p.tobytes() for p in patches}) > 50
+    grey = cut_patches(images, 200, size=2, rng=np.random.default_rng(1), grey=True)
+    np.testing.assert_array_equal(grey, patches.reshape(-1, 3, 4).mean(axis=1).astype(np.uint8))
+
+
+def test_problems_are_centred():
+    problem = clustering_problem("sample_patches", rows=3000, measured=1000)
+    assert problem.X.shape == (3000, 192)
+    assert problem.X.dtype == np.float32
+    np.testing.assert_allclose(problem.X.mean(axis=0), 0, atol=0.01)
+    assert len(problem.measured) == 1000
+    assert problem.name == "sample_patches"
+
+
+def test_a_coreset_of_a_file_and_many_clusters_on_it(tmp_path):
+    X, _ = patch_file(tmp_path / "p.npy", 30_000, source="sample_images")
+    assert isinstance(X, np.memmap)
+    rows, weights, mean, _ = draw_coreset(X, 1000, seed=0)
+    assert weights.sum() == pytest.approx(len(X), rel=0.1)
+    np.testing.assert_allclose(mean, X.mean(axis=0) + 0.5, rtol=0.1)
+    line = many_clusters(rows, weights, X[:500] - mean.astype(np.float32), 20, seed=0)
+    assert line["distances_per_point"] <= 26
+    assert line["error"] < (np.asarray(X[:500] - mean) ** 2).sum() / 4
+
+
+def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
+    rng, megabytes = np.random.default_rng(0), []
+    for n in (100_000, 800_000):
+        X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.uint8, shape=(n, 48))
+        X[:] = rng.integers(256, size=48, dtype=np.uint8)
+        X[::7] += 1
+        megabytes.append(draw_coreset(X, 2000, seed=0)[3]["megabytes"])
+    assert megabytes[1] < 1.5 * megabytes[0]  # 8 times the rows; statistics of blocks alone grow
+    assert megabytes[1] < X.nbytes / 10 / 2**20  # a tenth of the file, a fortieth of its rows as float32
+
+
+# families of mixtures ------------------------------------------------------------------------------------------------
+
+
+def test_families_differ_in_what_they_are_named_for():
+    X = {f: mixture_problem(f, rows=20_000, dimensions=4, components=30).X for f in FAMILIES}
+    for rows in X.values():
+        assert rows.dtype == np.float32
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
+    assert np.abs(X["heavy tails"]).max() > 3 * np.abs(X["balanced"]).max()
+    assert X["overlapping"].var() > 1.5 * X["balanced"].var()
+    assert not np.array_equal(
+        X["balanced"], mixture_problem("balanced", rows=20_000, dimensions=4, components=30, seed=1).X
+    )
+
+
+def test_arms_are_measured_by_the_best_and_the_fastest_that_gets_there():
+    rows = pd.DataFrame(
+        [
+            dict(dataset="a", method=m, setting="", seed=s, error=e + (s - 0.5), seconds=t)
+            for m, e, t in (("kmeans++", 100, 8), ("faiss", 101.5, 4), ("minibatch", 110, 1), ("vcgmm ours", 99, 3))
+            for s in (0, 1)
+        ]
+    )
+    table = against_best(rows, ["kmeans++", "faiss", "minibatch"]).set_index("method")
+    assert table.ratio["vcgmm ours"] == pytest.approx(0.99)
+    assert table.time_ratio["vcgmm ours"] == pytest.approx(0.75)  # of faiss: the faster minibatch is 10 % off
+    assert against_best(rows, ["kmeans++", "minibatch"]).set_index("method").time_ratio["vcgmm ours"] == 0.375
+
+
+def test_arms_on_a_family_leave_rows_that_can_be_drawn():
+    problem = mixture_problem("Pareto weights", rows=1500, dimensions=3, components=20)
+    settings = arms(256, ["kmeans++", "minibatch"])
+    rows = pd.DataFrame([row for s in (0, 1) for row in seed_rows(problem, 12, settings, seed=s)])
+    assert len(rows) == 2 * 7
+    assert not rows.duplicated(["method", "setting", "seed"]).any()
+    table = against_best(rows, ["kmeans++", "minibatch"])
+    draw_against_best(table, {"Pareto weights": "Pareto"}).draw_without_rendering()
+
+
+# complexities -------------------------------------------------------------------------------------------------------
+
+
+def test_exponents_are_recovered():
+    rows = pd.DataFrame(
+        [
+            dict(axis="points", points=n, clusters=1, seed=0, part="p", quantity="seconds", value=3 * n**1.5)
+            for n in (10, 20, 40)
+        ]
+    )
+    assert exponents(rows)[0]["exponent"] == pytest.approx(1.5)
+
+
+def test_parts_are_counted_as_the_table_states_them():
+    found = {(m["part"], m["quantity"]): m["value"] for m in measure(Scale(512, 16, 3, 8), seed=0)}
+    assert found["coreset", "distances"] == 512
+    assert found["LWCS iteration", "distances"] == 512 * 16
+    assert 512 * 3 <= found["vc-GMM iteration", "distances"] <= 512 * 9
+    assert found["vc-GMM memory", "bytes"] > 0

@@ -1,0 +1,215 @@
+import numpy as np
+import pandas as pd
+import pytest
+from handful.sampling.full_information import mixture_cost
+from handful_papers.vrm import cartpole, replay
+from handful_papers.vrm.kmeans import METHODS, loss, run, split, start
+from handful_papers.vrm.regression import (
+    blobs_run,
+    kdpp_run,
+    make_blobs,
+    make_regression,
+    settled_at,
+    speed_ups,
+    steps_to_accuracy,
+    steps_to_reach,
+)
+from handful_papers.vrm.regret import (
+    best_in_hindsight,
+    fitted_exponent,
+    problem,
+    regret,
+    theorem_4_bound,
+)
+from handful_papers.vrm.replay import ARMS, COMPONENTS, arm_rows, early_weights
+
+
+def test_blobs_lie_in_a_row_three_of_each_class():
+    X, y, blob = make_blobs(600, rng=np.random.default_rng(0))
+    centres = np.array([X[blob == b].mean(axis=0) for b in range(6)])
+    np.testing.assert_allclose(centres[:, 0], 100 + np.arange(-20, 21, 8), atol=0.5)
+    np.testing.assert_allclose(centres[:, 1], 100 + np.arange(8, -13, -4), atol=0.5)
+    assert (X[:, 2] == 1).all()
+    assert np.bincount(blob).tolist() == [100] * 6
+    assert (y == np.where(blob < 3, -1, 1)).all()
+
+
+def test_vrm_learns_the_middle_blobs_and_the_others_learn_nothing():
+    X, y, blob = make_blobs(3000, rng=np.random.default_rng(0))
+    rows, w = blobs_run(X, y, blob, "vrm", n_steps=8000, seed=0, record_at=[10, 8000])
+    assert w[2] + w[3] > 0.5
+    assert rows[-1]["accuracy"] > 99
+    assert [row["step"] for row in rows] == [10, 8000]
+    assert blobs_run(X, y, blob, "uniform", n_steps=10, seed=0)[1] is None
+    np.testing.assert_allclose(blobs_run(X, y, blob, "equal mixture", n_steps=10, seed=0)[1], 1 / 7)
+
+
+def test_regression_has_a_few_points_ten_times_as_long():
+    X, _ = make_regression(500, 10, rng=np.random.default_rng(0))
+    length = np.linalg.norm(X, axis=1)
+    assert (length > 5 * np.median(length)).sum() == pytest.approx(10, abs=2)
+
+
+@pytest.mark.parametrize("method", ["uniform", "equal mixture", "vrm"])
+def test_kdpp_run_lowers_the_error(method):
+    X, y = make_regression(200, 5, rng=np.random.default_rng(0))
+    rows, w = kdpp_run(X, y, method, batch_size=4, n_steps=500, seed=0, record_at=[1, 500])
+    assert rows[-1]["mse"] < 0.7 * (y**2).mean()
+    assert (w is None) == (method == "uniform")
+
+
+def test_steps_to_reach_reads_the_curve():
+    assert steps_to_reach([1, 10, 100], np.array([100.0, 10.0, 1.0]), 10**0.5) == pytest.approx(10**1.5)
+    assert steps_to_reach([1, 10], np.array([100.0, 10.0]), 200) == 1
+    assert steps_to_reach([1, 10], np.array([100.0, 10.0]), 5) == np.inf
+    assert settled_at([1, 2, 3, 4], [99, 50, 99, 100], 90) == 3
+    assert settled_at([1, 2], [99, 100], 90) == 1
+    assert settled_at([1, 2], [99, 50], 90) == np.inf
+
+
+def test_accuracy_is_reached_once_or_for_good():
+    rows = pd.DataFrame(
+        [dict(method="vrm", seed=0, step=t, accuracy=a) for t, a in ((1, 50), (2, 99), (3, 50), (4, 99))]
+        + [dict(method="uniform", seed=0, step=t, accuracy=50) for t in (1, 2, 3, 4)]
+    )
+    assert steps_to_accuracy(rows, 90, kept=True).loc[0, "vrm"] == 4
+    assert steps_to_accuracy(rows, 90, kept=False).loc[0, "vrm"] == 2
+    assert steps_to_accuracy(rows, 90, kept=False).loc[0, "uniform"] == 4  # never: all steps
+
+
+def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never_get_there():
+    curves = {
+        "uniform": [(10, 4.0), (100, 2.0)],
+        "vrm": [(10, 2.0), (100, 1.0)],
+        "equal mixture": [(10, 9.0), (100, 3.0)],
+    }
+    rows = pd.DataFrame(
+        [
+            dict(method=m, seed=0, step=t, mse=e, seconds=t * (2.0 if m == "vrm" else 1.0))
+            for m, curve in curves.items()
+            for t, e in curve
+        ]
+    )
+    found = speed_ups(rows)
+    assert found.in_steps["vrm", 0] == pytest.approx(10)
+    assert found.in_time["vrm", 0] == pytest.approx(5)  # each of its steps takes twice as long
+    assert found.in_steps["equal mixture", 0] == 0
+
+
+def test_split_uses_the_training_parts_statistics_alone():
+    X = np.random.default_rng(0).normal(loc=5, scale=3, size=(100, 4))
+    X[:, 3] = 2.0
+    train, test = split(X, rng=np.random.default_rng(1))
+    assert train.shape == (80, 3)
+    assert test.shape == (20, 3)
+    np.testing.assert_allclose(train.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(train.std(axis=0), 1)
+    projected, _ = split(X, rng=np.random.default_rng(1), n_pca=2)
+    assert projected.shape == (80, 2)
+    assert abs(projected.T @ projected)[0, 1] < 1e-8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kmeans_run_improves_on_its_start(method):
+    X, X_test = split(np.random.default_rng(0).normal(size=(1000, 3)), rng=np.random.default_rng(0))
+    centres, batch = start(X, 10, seed=0)
+    reference = loss(X_test, batch)
+    before = centres.copy()
+    rows, sampler = run(
+        method, X, X_test, centres, reference, record_at=[5, 300], batch_size=50, rng=np.random.default_rng(0)
+    )
+    np.testing.assert_array_equal(centres, before)
+    assert rows[-1]["error"] < loss(X_test, centres) / reference - 1
+    assert 0 < rows[0]["seconds"] < rows[1]["seconds"]
+    assert sampler.n == 800
+
+
+def test_best_in_hindsight_is_below_every_mixture_of_a_grid():
+    _, p = problem()
+    squares = np.random.default_rng(0).gamma(1, size=p.shape[1])
+    cost, w = best_in_hindsight(p, squares)
+    assert cost == pytest.approx(mixture_cost(w, p, np.sqrt(squares)))
+    draws = np.random.default_rng(1).dirichlet(np.ones(4) * 0.7, size=5000)
+    assert min(mixture_cost(v, p, np.sqrt(squares)) for v in draws) >= cost - 1e-12
+
+
+@pytest.mark.parametrize("feedback", ["full", "bandit"])
+@pytest.mark.parametrize("adversary", ["random", "adaptive"])
+def test_regret_is_below_the_bound_and_that_of_equal_weights(feedback, adversary):
+    settings = dict(beta=0.5, gamma=0.01, eps=1000.0)
+    result = regret(feedback, adversary, 2000, seed=0, settings=settings)
+    assert result["regret"] < theorem_4_bound(4, 2000)
+    assert 0 < result["regret"] < result["fixed"]
+
+
+def test_exponent_is_the_slope_of_the_logarithms():
+    T = np.array([10, 100, 1000])
+    assert fitted_exponent(T, 3 * T**0.7) == pytest.approx(0.7)
+
+
+def test_cartpole_moves_as_gymnasiums():
+    gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is an optional extra")
+    env = gymnasium.make("CartPole-v1")
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        env.reset(seed=seed)
+        state, fell = np.array(env.unwrapped.state, dtype=float), False
+        while not fell:
+            action = int(rng.integers(2))
+            _, _, ended, _, _ = env.step(action)
+            fell = cartpole.cartpole_step(state, action)
+            np.testing.assert_allclose(state, env.unwrapped.state, rtol=0, atol=1e-12)
+            assert fell == ended
+
+
+def test_network_gradient_by_finite_differences():
+    rng = np.random.default_rng(0)
+    hidden, h = 6, 1e-2
+    theta = rng.normal(size=cartpole.n_parameters(hidden)).astype(np.float32)
+    S = rng.normal(size=(5, 4)).astype(np.float32)
+    slopes = rng.normal(size=(5, 2)).astype(np.float32)
+    ours = cartpole.gradient(theta, hidden, S, slopes)
+
+    def value(parameters):
+        W1, b1, W2, b2, W3, b3 = cartpole.layers(parameters.astype(np.float64), hidden)
+        A = np.maximum(np.maximum(S @ W1 + b1, 0) @ W2 + b2, 0)
+        return float((slopes * (A @ W3 + b3)).sum())
+
+    steps = h * np.eye(len(theta))
+    numeric = np.array([(value(theta + step) - value(theta - step)) / (2 * h) for step in steps])
+    off = np.abs(ours - numeric) > 1e-3 * np.abs(numeric).max()
+    assert off.mean() < 0.05  # a rectifier that switches within the difference gives another slope
+
+
+def test_adam_is_kingma_and_bas():
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=7).astype(np.float32)
+    slow, m, v = theta.astype(float), np.zeros(7), np.zeros(7)
+    first, second = np.zeros_like(theta), np.zeros_like(theta)
+    for t in range(1, 20):
+        g = rng.normal(size=7).astype(np.float32)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g.astype(float) ** 2
+        slow -= 1e-2 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        cartpole.adam(theta, g, first, second, t, 1e-2)
+    np.testing.assert_allclose(theta, slow, atol=1e-5)
+
+
+def test_kept_rows_are_means_of_five_episodes_with_the_weights_after_them():
+    rewards, weights = replay.run("vrm", 0, n_episodes=40)
+    rows = pd.DataFrame(arm_rows("vrm", 0, n_episodes=40))
+    np.testing.assert_allclose(rows.reward, rewards.reshape(8, 5).mean(axis=1), atol=1e-4)
+    np.testing.assert_allclose(rows.filter(like="weight"), weights[4::5], atol=1e-4)
+    early = early_weights(rows)
+    assert list(early.index) == list(COMPONENTS)
+    np.testing.assert_allclose(early, weights[9], atol=1e-4)  # after a quarter of 40 episodes
+    assert "weight uniform" not in arm_rows("uniform", 0, n_episodes=5)[0]
+
+
+def test_agent_learns_to_balance_and_vrm_moves_its_weights():
+    rewards, weights = replay.run("vrm", 0, n_episodes=110)
+    assert rewards[-30:].mean() > 3 * rewards[:30].mean()
+    assert weights.shape == (110, 10)
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    assert weights[-1].max() > 0.2
+    np.testing.assert_allclose(replay.run("equal mixture", 0, n_episodes=5)[1], 0.1)
+    assert len(ARMS) == 12
