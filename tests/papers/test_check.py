@@ -36,7 +36,7 @@ def test_a_committed_record_passes(figures):
 
 
 # Made before their code was committed; a run at laptop empties this.
-UNSTAMPED = {"vrm/fig04_prioritised_replay"}
+UNSTAMPED = set()
 
 
 def test_all_committed_records_pass():
