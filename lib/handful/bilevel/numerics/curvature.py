@@ -1,0 +1,141 @@
+"""The curvature of the outer loss along the steps of many candidates, by whichever way is cheaper."""
+
+import numpy as np
+from scipy import sparse
+
+BLOCK = 64  # candidates at a time, so that their logits on the sample stay in the cache
+NEWCOMERS = 0.3  # share of the candidates that were none a step before: what a forward selection sees
+# Seconds of the kinds of work in units of a multiplication and addition within a product of dense float64 matrices.
+PASS, OVERLAP = 12.0, 20.0  # one entry of the logits, read and squared; one of a product of sparse matrices
+
+
+class OuterCurvature:
+    """Second derivative of the outer loss along steps ``H^-1 a_k``, on a sample of S rows.
+
+    By features, the Hessian of the outer loss is formed, d x d. By rows, the sample's logits move by ``X_S H^-1 a_k``:
+    in the span of the chosen rows these are products of coordinates, and outside of it they are ``X_S x_k / l2``, whose
+    products are kept while a row stays a candidate.
+
+    Parameters
+    ----------
+    X : rows of the sample, shape (S, d), an array or a CSR matrix
+    share : their weights, shape (S,), adding up to 1
+    intercept : 1, or 0 for a model without
+    """
+
+    def __init__(self, X, share, intercept):
+        self.X, self.share, self._intercept = X, share, intercept
+        self._dense = None
+        self._overlap = None
+        self.forget()
+        self._candidates, self._products = np.zeros(0, dtype=np.intp), np.zeros((0, X.shape[0]))
+
+    def forget(self):
+        """The design has been built anew."""
+        self._coordinates, self._rank = np.zeros((self.X.shape[0], 16), order="F"), 0
+
+    def by_rows(self, design, k):
+        """Whether k candidates cost less by rows than by features."""
+        S, d = self.X.shape
+        p = design.A.shape[1]
+        by_features = S * d**2 / 2 + k * d**2
+        by_rows = k * S * (p + PASS)
+        if design.in_span:
+            by_features += k * d * p
+            by_rows += NEWCOMERS * k * S * (OVERLAP * self._shared_words() if sparse.issparse(self.X) else d)
+        return by_rows < by_features
+
+    def _shared_words(self):
+        # features that are not zero in both of two rows of the sample, on average
+        if self._overlap is None:
+            S, d = self.X.shape
+            self._overlap = float(np.sum((np.bincount(self.X.indices, minlength=d) / S) ** 2))
+        return self._overlap
+
+    def hessian(self, h):
+        """Hessian of the outer loss, shape (d + 1, d + 1), for second derivatives h, shape (S,), of the row losses."""
+        if self._dense is None:  # column-major, so that scaling it and its Gram matrix run along memory
+            X = self.X.toarray() if sparse.issparse(self.X) else self.X
+            self._dense = np.empty((X.shape[0], X.shape[1] + 1), dtype=X.dtype, order="F")
+            self._dense[:, 0], self._dense[:, 1:] = self._intercept, X
+        scaled = self._dense * np.sqrt(h * self.share).astype(self._dense.dtype)[:, None]
+        return (scaled.T @ scaled).astype(np.float64)
+
+    def hessian_within(self, design, h):
+        """As `hessian`, in the coordinates of a design, shape (p, p)."""
+        if not design.in_span:
+            return self.hessian(h)
+        rows = self.sample(design)
+        return rows.T @ (rows * (h * self.share)[:, None])
+
+    def sample(self, design):
+        """Coordinates of the sample's rows, shape (S, p)."""
+        if not design.in_span:
+            return design.coordinates(self.X)
+        if self._rank < design.span.rank:
+            new = design.span.inside(self.X, self._coordinates[:, 1 : self._rank + 1])
+            room = self._coordinates.shape[1]
+            if design.span.rank >= room:
+                wider = np.zeros((len(new), 2 * design.span.rank), order="F")
+                wider[:, :room] = self._coordinates
+                self._coordinates = wider
+            self._coordinates[:, 0] = self._intercept
+            self._coordinates[:, self._rank + 1 : design.span.rank + 1] = new
+            self._rank = design.span.rank
+        return self._coordinates[:, : self._rank + 1]
+
+    def along(self, h, design, candidates, X, inside, steps, q, l2):
+        """Quadratic forms of the outer Hessian G on the steps ``v_k = H^-1 a_k`` and on q.
+
+        Parameters
+        ----------
+        h : second derivatives of the sample's losses by their logits, shape (S,)
+        design : Design
+        candidates : rows, ascending, shape (k,)
+        X : their features, shape (k, d); inside : their coordinates, shape (k, p)
+        steps : ``H^-1`` times these within the span, shape (k, p)
+        q : shape (p,)
+        l2 : Hessian outside of the span
+
+        Returns
+        -------
+        ``v_k' G v_k`` and ``v_k' G q``, both of shape (k,), and ``q' G q``
+        """
+        if self.by_rows(design, len(candidates)):
+            return self._by_rows(h * self.share, design, candidates, X, inside, steps, q, l2)
+        G = self.hessian(h)
+        if design.in_span:
+            rows = np.vstack([inside[:, 0], X.toarray().T if sparse.issparse(X) else X.T])
+            steps = design.with_outside(steps.T, inside.T, rows, l2).T
+            q = design.to_data(q)
+        images, image = steps @ G, G @ q
+        return np.einsum("kp,kp->k", images, steps), steps @ image, q @ image
+
+    def _by_rows(self, curvature, design, candidates, X, inside, steps, q, l2):
+        rows = self.sample(design)
+        if design.in_span:
+            steps = steps.copy()
+            steps[:, 1:] -= inside[:, 1:] / l2
+            self._recall(candidates, X)
+        moved = rows @ q
+        pull = curvature * moved
+        square, cross = np.empty(len(steps)), np.empty(len(steps))
+        for lo in range(0, len(steps), BLOCK):
+            block = slice(lo, lo + BLOCK)
+            logits = steps[block] @ rows.T
+            if design.in_span:
+                logits += self._products[block] / l2
+            cross[block] = logits @ pull
+            square[block] = np.square(logits, out=logits) @ curvature
+        return square, cross, moved @ pull
+
+    def _recall(self, candidates, X):
+        # products of the candidates with the rows of the sample, shape (k, S)
+        _, old, kept = np.intersect1d(self._candidates, candidates, assume_unique=True, return_indices=True)
+        products = np.empty((len(candidates), self.X.shape[0]))
+        products[kept] = self._products[old]
+        new = np.ones(len(candidates), dtype=bool)
+        new[kept] = False
+        fresh = X[new] @ self.X.T
+        products[new] = fresh.toarray() if sparse.issparse(fresh) else fresh
+        self._candidates, self._products = candidates, products
