@@ -4,7 +4,8 @@ import numpy as np
 from scipy import sparse
 
 BLOCK = 64  # candidates at a time, so that their logits on the sample stay in the cache
-NEWCOMERS = 0.3  # share of the candidates that were none a step before: what a forward selection sees
+KEPT = 2048  # rows whose products with the sample are kept: what of 512 candidates comes back is among the last of them
+NEWCOMERS = 0.3  # share of the candidates whose products are not
 # Seconds of the kinds of work in units of a multiplication and addition within a product of dense float64 matrices.
 PASS, OVERLAP = 12.0, 20.0  # one entry of the logits, read and squared; one of a product of sparse matrices
 
@@ -25,10 +26,8 @@ class OuterCurvature:
 
     def __init__(self, X, share, intercept):
         self.X, self.share, self._intercept = X, share, intercept
-        self._dense = None
-        self._overlap = None
+        self._dense = self._overlap = self._products = None
         self.forget()
-        self._candidates, self._products = np.zeros(0, dtype=np.intp), np.zeros((0, X.shape[0]))
 
     def forget(self):
         """The design has been built anew."""
@@ -38,7 +37,7 @@ class OuterCurvature:
         """Whether k candidates cost less by rows than by features."""
         S, d = self.X.shape
         p = design.A.shape[1]
-        by_features = S * d**2 / 2 + k * d**2
+        by_features = S * d**2 / 16 * self.X.dtype.itemsize + k * d**2
         by_rows = k * S * (p + PASS)
         if design.in_span:
             by_features += k * d * p
@@ -116,7 +115,9 @@ class OuterCurvature:
         if design.in_span:
             steps = steps.copy()
             steps[:, 1:] -= inside[:, 1:] / l2
-            self._recall(candidates, X)
+            if self._products is None or len(candidates) > self._products.room:
+                self._products = RowProducts(self.X, max(KEPT, len(candidates)))
+            products, places = self._products.of(candidates, X)
         moved = rows @ q
         pull = curvature * moved
         square, cross = np.empty(len(steps)), np.empty(len(steps))
@@ -124,18 +125,44 @@ class OuterCurvature:
             block = slice(lo, lo + BLOCK)
             logits = steps[block] @ rows.T
             if design.in_span:
-                logits += self._products[block] / l2
+                logits += products[places[block]] / l2
             cross[block] = logits @ pull
             square[block] = np.square(logits, out=logits) @ curvature
         return square, cross, moved @ pull
 
-    def _recall(self, candidates, X):
-        # products of the candidates with the rows of the sample, shape (k, S)
-        _, old, kept = np.intersect1d(self._candidates, candidates, assume_unique=True, return_indices=True)
-        products = np.empty((len(candidates), self.X.shape[0]))
-        products[kept] = self._products[old]
-        new = np.ones(len(candidates), dtype=bool)
-        new[kept] = False
-        fresh = X[new] @ self.X.T
-        products[new] = fresh.toarray() if sparse.issparse(fresh) else fresh
-        self._candidates, self._products = candidates, products
+
+class RowProducts:
+    """Products of some rows with each of a fixed sample, of which the latest are kept.
+
+    Parameters
+    ----------
+    sample : array or CSR matrix, shape (S, d)
+    room : int, rows whose products are kept
+    """
+
+    def __init__(self, sample, room):
+        self.room = room
+        self._columns = sample.T.tocsr() if sparse.issparse(sample) else sample.T
+        self._kept, self._used = np.empty((room, sample.shape[0])), np.full(room, -1)
+        self._rows, self._clock = np.full(room, -1), 0
+
+    def of(self, rows, X):
+        """Products of some rows, with the features X, shape (k, d).
+
+        Returns
+        -------
+        products : shape (room, S); they are overwritten by later calls
+        places : int array, shape (k,), of the rows among them
+        """
+        order = np.argsort(self._rows)
+        places = order[np.minimum(np.searchsorted(self._rows, rows, sorter=order), len(order) - 1)]
+        new = self._rows[places] != rows
+        self._clock += 1
+        self._used[places[~new]] = self._clock
+        count = int(new.sum())
+        if count:
+            oldest = np.argpartition(self._used, count - 1)[:count]
+            fresh = X[new] @ self._columns
+            self._kept[oldest] = fresh.toarray() if sparse.issparse(fresh) else fresh
+            self._rows[oldest], self._used[oldest], places[new] = rows[new], self._clock, oldest
+        return self._kept, places

@@ -18,7 +18,7 @@ from handful.bilevel.selections.base import Selection, decrease
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
-SPAN_ABOVE = 32  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
+SPAN_ABOVE = 80  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
 IN_SPAN = 1e-10  # a row counts as within the span of others if at most this share of its length lies outside
 
 
