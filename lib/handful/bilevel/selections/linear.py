@@ -13,6 +13,7 @@ from handful.bilevel.numerics.newton import (
     pointwise,
     solve_inner,
 )
+from handful.bilevel.numerics.passes import LOGISTIC
 from handful.bilevel.numerics.span import Design
 from handful.bilevel.selections.base import Selection, decrease
 
@@ -153,9 +154,9 @@ class LinearSelection(Selection):
         if design.in_span:
             squares = np.ravel(X.multiply(X).sum(axis=1)) if self.passes.sparse else np.einsum("kj,kj->k", X, X)
             leverage += (squares - np.einsum("kp,kp->k", inside[:, 1:], inside[:, 1:])) / l2
-        h = self._outer_curvature(self._sample)
+        _, h = self._outer_derivatives(self._sample)
         curvature, cross, bend = self.outer.along(h, design, candidates, X, inside, steps, q, l2)
-        r, h = self.passes.r[candidates].astype(np.float64), self._outer_curvature(candidates)
+        r, h = self._outer_derivatives(candidates)
         # The step is t H^-1 a_k + q / s with q = H^-1 (penalty * theta).
         t = (r - h * (inside @ q) / s) / (s + h * leverage)
         downhill = X @ self.direction[1:] + self._intercept * self.direction[0]
@@ -168,10 +169,11 @@ class LinearSelection(Selection):
         pointwise(self.problem.kind, z, y, loss, r, h)
         return r, h
 
-    def _outer_curvature(self, rows):
-        # second derivatives of the outer losses of some rows by their logits
-        z, y = (values[rows].astype(np.float64) for values in (self.passes.z, self.passes.y))
-        return self._derivatives(z, y)[1]
+    def _outer_derivatives(self, rows):
+        # the same of the outer losses of some rows
+        r = self.passes.r[rows].astype(np.float64)
+        p = np.abs(r)  # of the logistic loss, the probability of the other label
+        return r, p * (1.0 - p) if self.problem.kind == LOGISTIC else np.ones(len(r))
 
     def outer_loss(self):
         """As `Selection.outer_loss`."""
@@ -192,7 +194,7 @@ class LinearSelection(Selection):
         """
         r, _ = self._derivatives(self.A @ self.theta, self.y)
         jacobian = -cholesky_inverse(self.factor) @ (self.A * r[:, None]).T
-        h = self._outer_curvature(self._sample)
+        _, h = self._outer_derivatives(self._sample)
         return jacobian, self._design.from_data(self.gradient), self.outer.hessian_within(self._design, h)
 
     def weight_quadratic(self):
