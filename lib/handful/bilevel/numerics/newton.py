@@ -46,8 +46,10 @@ def cholesky_solve(factor, b):
 
 def cholesky_inverse(factor):
     """Inverse of ``L L'`` for a lower triangular L, shape (p, p)."""
-    lower = np.tril(dpotri(factor, lower=True)[0])
-    return lower + np.tril(lower, -1).T
+    lower = dpotri(factor, lower=True)[0]
+    inverse = lower + lower.T  # above the diagonal, `lower` holds the zeros of the factor
+    inverse.flat[:: len(factor) + 1] *= 0.5
+    return inverse
 
 
 @njit(cache=True, error_model="numpy")

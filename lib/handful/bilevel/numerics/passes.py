@@ -14,7 +14,8 @@ from numba import njit, prange
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
-_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length
+_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length,
+_CSR_ENTRIES = 8  # and a block has so many nonzeros for each entry of its buffer, else clearing it would take longest
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let sums be vectorised; NaN and inf keep their meaning
 
 LN2_HIGH = 0.693359375
@@ -232,7 +233,9 @@ class DataPasses:
         # of mean one, so that no scale of the weights is too large or too small for X's type
         self._relative = sample_weight / self.total * n if self.weighted else sample_weight
         self.u = self._relative.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
-        blocks = min(_CSR_BLOCKS, n) if self.sparse else -(-n // BLOCK)
+        blocks = -(-n // BLOCK)
+        if self.sparse:
+            blocks = min(_CSR_BLOCKS, n, 1 + X.nnz // (_CSR_ENTRIES * (d + 1)))
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
         self._partial = np.empty((blocks, d + 1), dtype=X.dtype)
         self._parallel = (X.nnz if self.sparse else X.size) > PARALLEL_ABOVE

@@ -108,6 +108,8 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
     else:
         rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])
         gains = total[rows]
+    if count == 1 and not np.isnan(gains.max()):  # saves the sort
+        return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]
 
 
@@ -129,10 +131,11 @@ def top_candidates(scores, k):
     if len(chosen) > k:
         values = scores[chosen]
         least = np.partition(values, len(values) - k)[len(values) - k]
-        above = values > least
-        tied = np.flatnonzero(values == least)[: k - np.count_nonzero(above)]
-        above[tied] = True
-        chosen = chosen[above]
+        best = np.flatnonzero(values >= least)
+        if len(best) > k:  # ties
+            tied = np.flatnonzero(values[best] == least)
+            best = np.delete(best, tied[k - len(best) :])
+        chosen = chosen[best]
     return chosen[scores[chosen] > -np.inf]
 
 
