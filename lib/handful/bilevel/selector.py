@@ -14,7 +14,7 @@ from handful.bilevel.outer import OUTER, outer_rows
 from handful.bilevel.problems.base import check_problem
 from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.problems.linear import Logistic
-from handful.bilevel.strategies.base import Strategy
+from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
@@ -141,8 +141,8 @@ class BilevelCoreset(Selector):
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         model = selection_for(problem, rows, rng, robust=self.robust, ihvp=ihvp, weighted=weighted)
-        candidates, labels = np.flatnonzero(sample_weight), model.labels()
-        start = strategy.start(labels, candidates, self.size, self.rule, rng)
+        candidates = Candidates(np.flatnonzero(sample_weight), model.labels())
+        start = strategy.start(candidates, self.size, self.rule, rng)
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -150,7 +150,7 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
-            options = dict(rule=self.rule, weighting=weighting, labels=labels, bar=bar)
+            options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
             weights = strategy.run(model, self.size, **options)
         self.indices_ = np.array(model.indices, dtype=np.intp)
         m = len(model)  # less than the size after an interruption
