@@ -52,10 +52,13 @@ class _Summary:
     present: int
     mass: float
     shape: tuple
+    y_shape: tuple | None
     dtype: np.dtype
     sparse: bool
     classes: dict
     largest: float
+    label_kind: str | None
+    unit: bool
 
 
 class Chunks:
@@ -76,7 +79,10 @@ class Chunks:
     sparse : bool, whether chunks are CSR matrices
     lengths, starts, present, masses : arrays, of each chunk the rows, the place of the first one, the rows of positive
         weight and the sum of the weights
-    class_counts : list of dict, of each chunk how often each label comes, rows of weight zero left out
+    class_counts : list of dict, of each chunk how often each label comes in rows of positive weight
+    unit : bool, whether every weight is 1
+    label_kind : "words", "numbers" or None
+    has_y, y_width : bool, whether there is a y; int, its columns, 0 where it has one dimension
     columns : list of str, or None
     largest : float, the largest magnitude in X
 
@@ -97,6 +103,10 @@ class Chunks:
         self.d, self.dtype = int(widths[0]), np.result_type(*[s.dtype for s in found])
         self.sparse = any(s.sparse for s in found)
         self.largest = max(s.largest for s in found)
+        self.label_kind = found[0].label_kind
+        self.unit = all(s.unit for s in found)
+        self.has_y = found[0].y_shape is not None
+        self.y_width = found[0].y_shape[1] if self.has_y and len(found[0].y_shape) == 2 else 0
         self.lengths, self.present = (np.array([getattr(s, name) for s in found]) for name in ("n", "present"))
         self.masses = np.array([s.mass for s in found])
         self.class_counts = [s.classes for s in found]
@@ -108,6 +118,12 @@ class Chunks:
 
     def __len__(self):
         return len(self._pieces)
+
+    def describe(self, estimator):
+        """Set the attributes that scikit-learn's estimators keep of their data."""
+        estimator.n_features_in_ = self.d
+        if self.columns is not None and all(isinstance(name, str) for name in self.columns):
+            estimator.feature_names_in_ = np.array(self.columns, dtype=object)
 
     @property
     def total(self):
@@ -243,6 +259,11 @@ def added(parts):
     return tuple(sum(values[1:], start=values[0]) for values in zip(*parts))
 
 
+def labels_in(y):
+    """The labels, shape (n,); of soft labels, shape (n, classes), the likeliest class."""
+    return y if y.ndim == 1 else y.argmax(axis=1)
+
+
 def joined(parts):
     """Arrays or CSR matrices one after the other; None where they are None."""
     if parts[0] is None:
@@ -311,11 +332,22 @@ def _summary(chunk, classes):
     if weights.any():
         check_sample_weight(weights, n)
     present, counts = weights > 0, {}
-    if classes and y is not None and y.ndim == 1:
-        labels, times = np.unique(y[present], return_counts=True)
-        counts = dict(zip(labels.tolist(), times.tolist()))
-    largest = max(high, -low)
-    return _Summary(n, int(present.sum()), float(weights.sum()), X.shape, X.dtype, sparse.issparse(X), counts, largest)
+    if classes and y is not None:
+        labels, codes = np.unique(labels_in(y), return_inverse=True)
+        counts = dict(zip(labels.tolist(), np.bincount(codes[present], minlength=len(labels)).tolist()))
+    return _Summary(
+        n=n,
+        present=int(present.sum()),
+        mass=float(weights.sum()),
+        shape=X.shape,
+        y_shape=None if y is None else y.shape,
+        dtype=X.dtype,
+        sparse=sparse.issparse(X),
+        classes=counts,
+        largest=max(high, -low),
+        label_kind=None if y is None else "words" if y.dtype.kind in "OUS" else "numbers",
+        unit=bool((weights == 1).all()),
+    )
 
 
 def _nothing(parts):
@@ -329,7 +361,7 @@ def _some_rows(chunk, rows):
 def _nth_rows(chunk, ranks, label):
     there = chunk.weights > 0
     if label is not None:
-        there &= chunk.y == label
+        there &= labels_in(chunk.y) == label
     return chunk.start + np.flatnonzero(there)[ranks]
 
 
