@@ -3,6 +3,7 @@
 import operator
 import os
 from numbers import Integral, Real
+from pkgutil import resolve_name
 
 import numpy as np
 from sklearn.utils import check_array, check_random_state
@@ -15,6 +16,24 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def over_chunks(name):
+    """A function of `handful.distributed`, which is imported only where there are dask data."""
+    return resolve_name(f"handful.distributed:{name}")
+
+
+def refuse_dask(estimator, way_out, *data):
+    """ValueError, with a way out, where one of some arguments is a dask collection."""
+    if is_dask(*data):
+        raise ValueError(
+            f"{type(estimator).__name__} takes no dask data, which it would pull into this process; {way_out}"
+        )
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):

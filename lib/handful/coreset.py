@@ -9,7 +9,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size
+from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size, is_dask, over_chunks
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Coreset:
 def _rows(array, indices):
     if array is None:
         return None
+    if is_dask(array):
+        return over_chunks("take")(array, indices)
     if not hasattr(array, "shape"):  # a list, or anything that numpy can read
         array = np.asarray(array)
     if len(indices) and np.max(indices) >= array.shape[0]:
@@ -109,7 +111,9 @@ class Selector(BaseEstimator):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d)
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d); or a dask array, frame or
+            bag of chunks ``(X, y, sample_weight)``, which is read in passes, or refused by selectors that need all rows
+            at once: see docs/distributed.md
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
 
@@ -123,6 +127,8 @@ class Selector(BaseEstimator):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        if is_dask(X, y, sample_weight):
+            return over_chunks("fit")(self, X, y, sample_weight)
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
         self.indices_ = np.asarray(indices, dtype=np.intp)

@@ -180,7 +180,8 @@ _OUTER_PASS_CSR, _SCORE_PASS_CSR = _compile(_outer_pass_csr), _compile(_score_pa
 
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
-def _total_logistic_loss(z, r, y, u, weighted):
+def total_logistic_loss(z, r, y, u, weighted):
+    """Sum of logistic losses (times `u` if `weighted`) for logits `z`, residuals `r` and labels `y` of -1 and +1."""
     # With p = |r| the loss is max(-margin, 0) - log(p or 1 - p, whichever is above a half): no exponential is needed,
     # and one logarithm does for 32 rows.
     n = len(z)
@@ -203,7 +204,8 @@ def _total_logistic_loss(z, r, y, u, weighted):
 
 
 @njit(fastmath=_FAST, cache=True)
-def _total_squared_loss(r, u):
+def total_squared_loss(r, u):
+    """Half the sum of the squared residuals `r`, times `u`."""
     total = 0.0
     for i in range(len(r)):
         total += u[i] * np.float64(r[i]) * np.float64(r[i])
@@ -249,8 +251,8 @@ class DataPasses:
     def mean_loss(self):
         """Weighted mean loss at the parameters of the last `outer_gradient`."""
         if self.kind == SQUARED:
-            return _total_squared_loss(self.r, self._relative) / len(self.r)
-        return _total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
+            return total_squared_loss(self.r, self._relative) / len(self.r)
+        return total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
 
     def outer_gradient(self, theta):
         """Gradient of the mean loss at `theta`, shape (d + 1,) in float64; `z` and `r` hold logits and residuals."""
