@@ -9,7 +9,8 @@ the cache when its second use comes. Block sums are added up in order: the numbe
 from copy import copy
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
+from numba.extending import overload
 
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
@@ -27,14 +28,21 @@ def residuals(kind, z, y, r):
     if kind == SQUARED:
         for i in range(len(z)):
             r[i] = z[i] - y[i]
-    elif z.itemsize == 4:
-        _logistic_residuals_float32(z, y, r)
     else:
-        for i in range(len(z)):
-            r[i] = -y[i] / (1.0 + np.exp(y[i] * z[i]))
+        _logistic_residuals(z, y, r)
 
 
-@njit(fastmath=_FAST, error_model="numpy", cache=True)
+def _logistic_residuals(z, y, r):
+    for i in range(len(z)):
+        r[i] = -y[i] / (1.0 + np.exp(y[i] * z[i]))
+
+
+@overload(_logistic_residuals, jit_options=dict(fastmath=_FAST, error_model="numpy"))
+def _logistic_residuals_of_type(z, y, r):
+    # An overload, not a branch, so that only the one that is used has to be compiled.
+    return _logistic_residuals_float32 if z.dtype == types.float32 else _logistic_residuals
+
+
 def _logistic_residuals_float32(z, y, r):
     # numba calls libm once per element for exp; this polynomial (relative error below 2e-7) runs eight at a time.
     n = len(z)

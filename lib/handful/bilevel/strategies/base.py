@@ -1,7 +1,5 @@
 """What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share."""
 
-import warnings
-
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -134,8 +132,3 @@ def top_candidates(scores, k):
         above[tied] = True
         chosen = chosen[above]
     return chosen[scores[chosen] > -np.inf]
-
-
-def warn_of_interruption(what):
-    """Say what is kept of an interrupted selection."""
-    warnings.warn(f"interrupted after {what}; they are kept, with equal weights.", stacklevel=2)
