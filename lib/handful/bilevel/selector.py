@@ -125,6 +125,9 @@ class BilevelCoreset(Selector):
     def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Choose the coreset.
 
+        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
+        `size` in forward selection, the best set so far in exchange, more than `size` in elimination.
+
         Parameters
         ----------
         X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`.
@@ -154,9 +157,16 @@ class BilevelCoreset(Selector):
         ):
             model.add(start)
             options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
-            weights = strategy.run(model, self.size, **options)
+            try:
+                weights = strategy.run(model, self.size, **options)
+            except KeyboardInterrupt:
+                self._keep(model, None, total)
+                raise
+        return self._keep(model, weights, total)
+
+    def _keep(self, model, weights, total):
         self.indices_ = np.array(model.indices, dtype=np.intp)
-        m = len(model)  # less than the size after an interruption
+        m = len(model)
         self.weights_ = total * (np.full(m, 1.0 / m) if weights is None else weights)
         return self
 

@@ -1,6 +1,5 @@
 """What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share."""
 
-import warnings
 from functools import partial
 
 import numpy as np
@@ -183,8 +182,3 @@ def top_candidates(scores, k):
             best = np.delete(best, tied[k - len(best) :])
         chosen = chosen[best]
     return chosen[scores[chosen] > -np.inf]
-
-
-def warn_of_interruption(what):
-    """Say what is kept of an interrupted selection."""
-    warnings.warn(f"interrupted after {what}; they are kept, with equal weights.", stacklevel=2)
