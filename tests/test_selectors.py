@@ -261,7 +261,9 @@ def odd_size(kind, n, cls, two_classes):
         "half": lambda: Case(max(2, n // 2)),
         "numpy": lambda: Case(np.int64(2)),
         "all": lambda: Case(n),
-        "one": lambda: Case(1, MAY_FAIL if two_classes else WORKS, "size must be at least 2"),
+        "one": lambda: Case(
+            1, MAY_FAIL if two_classes or cls is StratifiedCoreset else WORKS, "size must be at least (2|the number of)"
+        ),
         "zero": lambda: Case(0, FAILS, "size must be an integer of at least 1, got size=0"),
         "negative": lambda: Case(-3, FAILS, "size must be an integer of at least 1, got size=-3"),
         "too many": lambda: Case(n + 1, over, f"size must be at most .* got size={n + 1}"),

@@ -37,7 +37,7 @@ class StratifiedCoreset(Selector):
     >>> X = np.full((1000, 1), np.nan)
     >>> few = StratifiedCoreset(50, random_state=0).fit(X, y)
     >>> y_small, w = few.take(y)
-    >>> sum(y_small == "rare"), float(w[y_small == "rare"].sum())
+    >>> y_small.tolist().count("rare"), float(w[y_small == "rare"].sum())
     (1, 10.0)
     """
 
