@@ -39,6 +39,7 @@ ROOMS = [
     ["active"],
     ["dictionary"],
     ["distributed"],
+    ["comparison"],
     ["data"],
     ["cli"],
 ]

@@ -3,6 +3,7 @@
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
+from handful.comparison import compare
 from handful.coreset import Coreset, CoresetEstimator, Selector
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
@@ -28,4 +29,5 @@ __all__ = [
     "Selector",
     "StratifiedCoreset",
     "UniformCoreset",
+    "compare",
 ]

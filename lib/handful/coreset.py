@@ -54,7 +54,7 @@ class Coreset:
         ValueError
             for an argument that is shorter than the data set that the coreset was chosen from
         """
-        return [*(_rows(a, self.indices) for a in (X, *arrays)), self.weights]
+        return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
     def subset(self, dataset):
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
@@ -66,7 +66,8 @@ class Coreset:
         return WeightedSubset(dataset, self.indices, self.weights)
 
 
-def _rows(array, indices):
+def take_rows(array, indices):
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
     if array is None:
         return None
     if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
