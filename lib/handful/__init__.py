@@ -4,7 +4,8 @@ from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, Unifor
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
 from handful.comparison import compare
-from handful.coreset import Coreset, CoresetEstimator, Selector
+from handful.coreset import Coreset, Selector
+from handful.estimator import CoresetEstimator
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import check_consistent_length, get_tags
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size, checked_shape
@@ -232,115 +231,3 @@ def _of_one_class(y, sample_weight):
     if np.shape(sample_weight) == labels.shape:
         labels = labels[np.asarray(sample_weight) != 0]
     return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())
-
-
-def _estimator_has(method):
-    def check(self):
-        getattr(getattr(self, "estimator_", self.estimator), method)
-        return True
-
-    return check
-
-
-def _of_the_estimator(name, doc):
-    # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
-    def method(self, X):
-        check_is_fitted(self, "estimator_")
-        return getattr(self.estimator_, name)(X)
-
-    method.__name__, method.__doc__ = name, doc
-    return available_if(_estimator_has(name))(method)
-
-
-class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
-    """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
-
-    Parameters
-    ----------
-    selector : Selector
-    estimator : scikit-learn estimator whose `fit` takes `sample_weight`
-
-    Attributes
-    ----------
-    selector_ : the fitted selector
-    estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
-        `decision_function`, `transform` and `score` are its own
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from handful import BilevelCoreset, Logistic
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, LogisticRegression(C=1 / (1e-2 * len(y)))))
-    >>> bool(model.fit(X, y).score(X, y) > 0.95)
-    True
-    """
-
-    def __init__(self, selector, estimator):
-        self.selector = selector
-        self.estimator = estimator
-
-    def fit(self, X, y=None, sample_weight=None):
-        """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
-
-        Raises
-        ------
-        TypeError
-            if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
-        ValueError
-            if the estimator's `fit` has no `sample_weight`: the weights would be dropped
-        """
-        check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
-        if not has_fit_parameter(self.estimator, "sample_weight"):
-            way_out = "choose an estimator that takes one."
-            if hasattr(self.estimator, "steps"):
-                way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
-            raise ValueError(
-                f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
-                f"coreset; {way_out}"
-            )
-        self.selector_ = clone(self.selector).fit(X, y, sample_weight=sample_weight)
-        X_small, y_small, weights = self.selector_.take(X, y)
-        self.estimator_ = clone(self.estimator).fit(X_small, y_small, sample_weight=weights)
-        return self
-
-    @property
-    def classes_(self):
-        return self.estimator_.classes_
-
-    @property
-    def n_features_in_(self):
-        """Number of features seen in `fit`."""
-        check_is_fitted(self, "selector_")
-        return self.selector_.n_features_in_
-
-    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
-    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
-    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
-    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
-
-    @available_if(_estimator_has("score"))
-    def score(self, X, y=None, sample_weight=None):
-        """The fitted estimator's own score on (X, y)."""
-        check_is_fitted(self, "estimator_")
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.estimator_.score(X, y, **weights)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        inner, selector = get_tags(self.estimator), get_tags(self.selector)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        tags.transformer_tags = inner.transformer_tags
-        tags.target_tags = inner.target_tags
-        tags.target_tags.required |= selector.target_tags.required
-        tags.target_tags.multi_output &= selector.target_tags.multi_output
-        tags.input_tags.sparse = inner.input_tags.sparse and selector.input_tags.sparse
-        if tags.classifier_tags is not None and selector.classifier_tags is not None:
-            tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
-        return tags
