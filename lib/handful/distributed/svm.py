@@ -4,7 +4,7 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from handful.checks import as_generator, signed_labels
+from handful.checks import as_generator, check_magnitude, signed_labels
 from handful.distributed.chunks import DistributedCoreset, check_finite, delayed_chunks, first_rows
 from handful.sensitivity.draws import multinomial_draw
 from handful.sensitivity.svm import RULES, choose_clusters, sample_rows
@@ -100,6 +100,7 @@ def _first(chunk, l2, xi, n, mixed, seed, index):
     share of the rows, so the sum of s_j times the optima of these SVMs is a lower bound on min F.
     """
     X, y = check_finite(chunk)
+    check_magnitude(X.data if sparse.issparse(X) else X, "X", np.result_type(X.dtype, np.float32))
     share = len(y) / n
     out = dict(bound=0.0, samples={}, moments=None)
     if mixed and len(y):
