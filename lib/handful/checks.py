@@ -175,12 +175,22 @@ def as_array(values):
 
 
 def as_generator(random_state):
-    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
+    """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator; else ValueError."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
-    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    why = "it may also be None, a Generator or a RandomState"
+    check_integer("random_state", random_state, least=0, why=why)
+    return np.random.default_rng(int(random_state))
+
+
+def check_generator(rng):
+    """TypeError unless `rng` is a `numpy.random.Generator`."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")
 
 
 def physical_memory():

@@ -28,6 +28,12 @@ class Coreset:
     indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
     weights : float array, shape (m,); they estimate sums over the whole data set, so they add up to
         about its number of rows (or to the sum of its ``sample_weight``)
+
+    Raises
+    ------
+    ValueError
+        for indices and weights of different length, negative or fractional indices, and weights that are negative or
+        not finite
     """
 
     indices: np.ndarray
@@ -40,6 +46,12 @@ class Coreset:
                 "a coreset needs one weight per index: got indices of shape "
                 f"{indices.shape} and weights of shape {weights.shape}."
             )
+        if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+            raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+        if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+            raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+        object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
+        object.__setattr__(self, "weights", weights)
 
     def __len__(self):
         return len(self.indices)

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import check_number, check_sample_weight, refuse_dask, signed_labels
+from handful.checks import check_magnitude, check_number, check_sample_weight, refuse_dask, signed_labels
 from handful.svm.staged import solve
 
 
@@ -142,6 +142,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         check_number("tol", self.tol, above=0)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
