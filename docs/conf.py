@@ -1,0 +1,93 @@
+"""How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches anything."""
+
+import re
+import sys
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from sphinx.errors import ExtensionError
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from pages import numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+
+import handful  # noqa: E402
+
+project, author, release = "handful", "the handful developers", handful.__version__
+copyright = "2026, the handful developers"
+html_title = f"handful {release}"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+default_role = "py:obj"
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_url_schemes = ["http", "https", "mailto"]
+nb_execution_mode = "cache"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {
+    "members": True,
+    # What sklearn and torch document is not repeated; `fit` of our own base classes is.
+    "inherited-members": "BaseEstimator, ClassifierMixin, ClusterMixin, DensityMixin, MetaEstimatorMixin, "
+    "RegressorMixin, TransformerMixin, Dataset, Sampler, Module, Subset, ValueError, FileNotFoundError",
+    "exclude-members": "set_fit_request, set_partial_fit_request, set_predict_request, set_score_request, "
+    "set_transform_request",
+}
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_math_renderer = "mathml"
+
+linkcheck_anchors = False
+linkcheck_timeout = 30
+
+# What would leave the machine when a page is opened. A link that waits for a click does not.
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*\bsrc=["'](?:https?:)?//[^"']*"""
+    r"""|<link\b(?![^>]*rel=["'](?:next|prev|author|canonical))[^>]*\bhref=["'](?:https?:)?//[^"']*"""
+    r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
+    re.IGNORECASE,
+)
+
+
+def fetched(site):
+    """What the pages and styles of a built site would load from elsewhere, as a list of "file: what"."""
+    files = [path for kind in ("html", "css") for path in sorted(Path(site).rglob(f"*.{kind}"))]
+    return [
+        f"{path.relative_to(site)}: {found[:120]}"
+        for path in files
+        for found in _FETCHED.findall(path.read_text(encoding="utf-8"))
+    ]
+
+
+def _check_offline(app, error):
+    if error is None and app.builder.format == "html" and (wrong := fetched(app.outdir)):
+        raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
+
+
+def _formula(display):
+    def visit(self, node):
+        self.body.append(convert(node.astext(), display=display))
+        from docutils.nodes import SkipNode
+
+        raise SkipNode
+
+    return visit, None
+
+
+def setup(app):
+    """Called by sphinx: the generated pages, our docstrings, MathML, and the check that nothing is fetched."""
+    write_pages(HERE)
+    app.connect("autodoc-process-docstring", numpydoc_to_fields)
+    app.connect("build-finished", _check_offline)
+    app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))
+    return {"parallel_read_safe": True}
