@@ -10,9 +10,8 @@ from sphinx.errors import ExtensionError
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from pages import numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
-
 import handful  # noqa: E402
+from pages import numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
@@ -31,14 +30,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {
-    "members": True,
-    # What sklearn and torch document is not repeated; `fit` of our own base classes is.
-    "inherited-members": "BaseEstimator, ClassifierMixin, ClusterMixin, DensityMixin, MetaEstimatorMixin, "
-    "RegressorMixin, TransformerMixin, Dataset, Sampler, Module, Subset, ValueError, FileNotFoundError",
-    "exclude-members": "set_fit_request, set_partial_fit_request, set_predict_request, set_score_request, "
-    "set_transform_request",
-}
+autodoc_default_options = {"inherited-members": True}
 
 html_theme = "furo"
 html_static_path = ["_static"]
@@ -74,6 +66,12 @@ def _check_offline(app, error):
         raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
 
 
+def _skip_others(app, what, name, thing, skip, options):
+    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes stays."""
+    thing = getattr(thing, "fget", None) or thing
+    return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
+
+
 def _formula(display):
     def visit(self, node):
         self.body.append(convert(node.astext(), display=display))
@@ -88,6 +86,7 @@ def setup(app):
     """Called by sphinx: the generated pages, our docstrings, MathML, and the check that nothing is fetched."""
     write_pages(HERE)
     app.connect("autodoc-process-docstring", numpydoc_to_fields)
+    app.connect("autodoc-skip-member", _skip_others)
     app.connect("build-finished", _check_offline)
     app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))
     return {"parallel_read_safe": True}

@@ -77,7 +77,8 @@ def _reference(room):
             lines += [f"`{name} <{home}.{name}>`", f"   {_first_line(thing)}", ""]
             continue
         lines += [name, "-" * len(name), ""]
-        lines += [f".. auto{'class' if inspect.isclass(thing) else 'function'}:: {name}", ""]
+        kind, members = ("class", ["   :members:"]) if inspect.isclass(thing) else ("function", [])
+        lines += [f".. auto{kind}:: {name}", *members, ""]
     return "\n".join(lines)
 
 
