@@ -1,6 +1,5 @@
 """How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches anything."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
-from pages import numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+from pages import fetched, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
@@ -30,7 +29,6 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"inherited-members": True}
 
 html_theme = "furo"
 html_static_path = ["_static"]
@@ -41,24 +39,6 @@ html_math_renderer = "mathml"
 
 linkcheck_anchors = False
 linkcheck_timeout = 30
-
-# What would leave the machine when a page is opened. A link that waits for a click does not.
-_FETCHED = re.compile(
-    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*\bsrc=["'](?:https?:)?//[^"']*"""
-    r"""|<link\b(?![^>]*rel=["'](?:next|prev|author|canonical))[^>]*\bhref=["'](?:https?:)?//[^"']*"""
-    r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
-    re.IGNORECASE,
-)
-
-
-def fetched(site):
-    """What the pages and styles of a built site would load from elsewhere, as a list of "file: what"."""
-    files = [path for kind in ("html", "css") for path in sorted(Path(site).rglob(f"*.{kind}"))]
-    return [
-        f"{path.relative_to(site)}: {found[:120]}"
-        for path in files
-        for found in _FETCHED.findall(path.read_text(encoding="utf-8"))
-    ]
 
 
 def _check_offline(app, error):
@@ -75,9 +55,7 @@ def _skip_others(app, what, name, thing, skip, options):
 def _formula(display):
     def visit(self, node):
         self.body.append(convert(node.astext(), display=display))
-        from docutils.nodes import SkipNode
-
-        raise SkipNode
+        node.clear()  # its text has been written
 
     return visit, None
 

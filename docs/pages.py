@@ -15,6 +15,13 @@ from handful_papers.readme import COMMITTED
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = "Parameters|Attributes|Returns|Yields|Raises|Notes|Examples|References|Warns|See Also"
 
+# What would leave the machine when a page is opened. A link that waits for a click does not.
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*\bsrc=["'](?:https?:)?//[^"']*"""
+    r"""|<link\b(?![^>]*rel=["'](?:next|prev|author|canonical))[^>]*\bhref=["'](?:https?:)?//[^"']*"""
+    r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
+    re.IGNORECASE,
+)
 COMPLEXITY = """\
 The pages of the rooms state costs in rows, features, points chosen and clusters. These tables measure them: each comes
 out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
@@ -77,7 +84,9 @@ def _reference(room):
             lines += [f"`{name} <{home}.{name}>`", f"   {_first_line(thing)}", ""]
             continue
         lines += [name, "-" * len(name), ""]
-        kind, members = ("class", ["   :members:"]) if inspect.isclass(thing) else ("function", [])
+        kind, members = (
+            ("class", ["   :members:", "   :inherited-members:"]) if inspect.isclass(thing) else ("function", [])
+        )
         lines += [f".. auto{kind}:: {name}", *members, ""]
     return "\n".join(lines)
 
@@ -162,3 +171,13 @@ def _entry(head, *rest, bare):
         return "    " + "\n    ".join([head, *body]) + "\n\n"
     term = ", ".join(f"``{part.strip()}``" for part in name.split(", "))
     return f"    {term}\n        " + "\n        ".join(line for line in body if line) + "\n\n"
+
+
+def fetched(site):
+    """What the pages and styles of a built site would load from elsewhere, as a list of "file: what"."""
+    files = [path for kind in ("html", "css") for path in sorted(Path(site).rglob(f"*.{kind}"))]
+    return [
+        f"{path.relative_to(site)}: {found[:120]}"
+        for path in files
+        for found in _FETCHED.findall(path.read_text(encoding="utf-8"))
+    ]
