@@ -6,7 +6,7 @@ try:
     import torch
     from torch.utils.data import Subset
 except ImportError as error:
-    raise ImportError("the subset of a torch data set needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("the subset of a torch data set needs torch: pip install torch.") from error
 
 
 class WeightedSubset(Subset):

@@ -36,6 +36,13 @@ def _classifies(selector):
 class BilevelCoreset(Selector):
     """Coreset that minimises the loss on all the data of the model trained on it.
 
+    Three options matter; the others have defaults that suit most data.
+
+    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
+    - `size`: the number of points.
+    - `weighting`: "optimised" where the trainer takes a sample_weight, for the best accuracy a point; "binary", the
+      default, where it does not.
+
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
     joins them (the implicit gradient), take the best, repeat. Inner problems are solved exactly, implicit gradients

@@ -115,7 +115,7 @@ class KDPP:
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
     Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
-    in S of shift^(k-|T|) det(X_T X_T'), so a set is a sample T from the low-rank process (|T| drawn first)
+    in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank process (its size drawn first)
     and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
     one alias table an eigenvector. Set-up: O(n d^2); a sample: O(d + k^3 log k).
 

@@ -44,7 +44,7 @@ def hinge_price(l2, total_weight):
 def svm_objective(X, y, w, *, l2=None, sample_weight=None):
     """The SVM objective of "On Coresets for Support Vector Machines" (2020), Definition 1.
 
-    F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+ , U the sum of the weights u;
+    ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum of the weights u;
     the bias is not penalised.
 
     Parameters
