@@ -74,6 +74,7 @@ def add_commands(commands):
     )
     report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
     report.add_argument("--judge", action="store_true", help="judge the claims of all records again from their rows")
+    report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
     # For maintainers; a visitor's help need not show it.
@@ -268,6 +269,8 @@ def _report(args):
     _need_extra()
     if args.judge:
         _judge()
+    if args.redraw:
+        _redraw()
     if args.check or args.strict:
         return _check(args.strict)
     return 0 if _build_report(provenance.output_root()) else 1
@@ -278,6 +281,18 @@ def _judge():
 
     changed = judge_all_records(provenance.output_root())
     print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
+
+
+def _redraw():
+    from handful_papers.notebooks import find_notebooks
+    from handful_papers.redraw import redraw
+
+    for notebook in find_notebooks(_checkout() / "notebooks"):
+        for profile in PROFILES:
+            path = provenance.output_root() / profile / f"{notebook.name}.json"
+            if path.is_file():
+                changed = redraw(path, notebook)
+                print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
 
 
 def _check(strict):

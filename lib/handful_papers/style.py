@@ -1,7 +1,7 @@
 """The page that figures are drawn for: its widths, type sizes and grid. How methods look stands in `looks`."""
 
 # Width of a column and of a page of the papers, in inches.
-SINGLE, DOUBLE = 3.35, 6.9
+WIDTHS = {"single": 3.35, "double": 6.9}
 
 
 def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
@@ -16,7 +16,7 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
     """
     import matplotlib.pyplot as plt
 
-    inches = {"single": SINGLE, "double": DOUBLE}.get(width, width)
+    inches = WIDTHS.get(width, width)
     use_style()
     return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
 
