@@ -14,7 +14,7 @@ from handful.cli import Refused
 from handful_papers import provenance
 from handful_papers.notebooks import PROFILES
 
-_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas")
+_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
 
 
 def add_commands(commands):
@@ -291,8 +291,11 @@ def _redraw():
         for profile in PROFILES:
             path = provenance.output_root() / profile / f"{notebook.name}.json"
             if path.is_file():
-                changed = redraw(path, notebook)
-                print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                try:
+                    changed = redraw(path, notebook)
+                    print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                except ValueError as error:
+                    print(f"{notebook.name} at {profile}: left as it was: {error}")
 
 
 def _check(strict):

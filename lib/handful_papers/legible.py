@@ -1,10 +1,11 @@
 """What a reader could not read in a figure: cut, tiny or covered text, and legends that lie over data."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
 SMALLEST = 6.0  # points at the width that the figure is printed at
+_BESIDE = ((0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0))
 _SLACK = 1.0  # pixels that boxes may share: they are drawn around the letters, with room to spare
 
 
@@ -43,6 +44,33 @@ def problems(fig):
     return found
 
 
+def label_points(ax, points, texts, *, distances=(4, 7), **look):
+    """Write a text beside each point, where it covers nothing; one that finds no such place is left out.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, whose data, limits and legend are final
+    points : list of (x, y) in data coordinates
+    texts : list of str
+    distances : from the point, in points, tried one after another
+    look : further arguments of `Axes.annotate`
+    """
+    ax.figure.canvas.draw()
+    taken = [_box(text) for text in _texts(ax.figure) if text.get_text().strip()]
+    for point, text in zip(points, texts):
+        for far, (x, y) in product(distances, _BESIDE):
+            sides = dict(ha=("center", "left", "right")[x], va=("center", "bottom", "top")[y], fontsize=SMALLEST)
+            note = ax.annotate(text, point, (far * x, far * y), textcoords="offset points", **sides | look)
+            note.set_in_layout(False)
+            box = _box(note)
+            if _contains(ax.bbox, box) and not (
+                _covers(ax, box, filled=False) or any(_overlap(box, other) for other in taken)
+            ):
+                taken.append(box)
+                break
+            note.remove()
+
+
 def _texts(fig):
     """All texts that are drawn, but those of legends."""
     found = [*fig.texts, *(text for text in (fig._suptitle, fig._supxlabel, fig._supylabel) if text)]
@@ -64,8 +92,10 @@ def _texts(fig):
 
 
 def _box(text):
-    from matplotlib.text import Text
+    from matplotlib.text import Annotation, Text
 
+    if isinstance(text, Annotation):
+        text.update_positions(text.figure.canvas.get_renderer())
     return Text.get_window_extent(text)  # an annotation's own would take in its arrow
 
 

@@ -68,7 +68,7 @@ def redraw(path, notebook):
     Raises
     ------
     ValueError
-        where the notebook's figure cells need more than rows, parameters and imports.
+        where the notebook's figure cells need more than rows, parameters and imports, or other rows than those.
     """
     import matplotlib.pyplot as plt
 
@@ -81,9 +81,14 @@ def redraw(path, notebook):
     run = run_of(record, path.parent)
     space = {**record["parameters"], "profile": record["profile"], plan.rows: run.rows, "display": lambda *_: None}
     with plt.ioff(), contextlib.redirect_stdout(None):
-        exec(compile(plan.code, str(notebook.path), "exec"), space)
+        try:
+            exec(compile(plan.code, str(notebook.path), "exec"), space)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"{notebook.name}: its rows do not give its figures, run it again: {error!r}") from error
     changed, captions = [], {}
-    unreadable = {name: [s for s in record.get("unreadable", []) if s.startswith(f"{name}:")] for name in record["figures"]}
+    unreadable = {
+        name: [s for s in record.get("unreadable", []) if s.startswith(f"{name}:")] for name in record["figures"]
+    }
     for key, variable in plan.figures.items():
         name = f"{path.stem}_{key}" if key else path.stem
         before = _bytes(path.with_name(f"{name}.png"))
@@ -91,7 +96,9 @@ def redraw(path, notebook):
         plt.close(space[variable])
         if _bytes(path.with_name(f"{name}.png")) != before:
             changed.append(name)
-        captions[name] = space["captions"][key] if key in space.get("captions", {}) else record["captions"].get(name, "")
+        captions[name] = (
+            space["captions"][key] if key in space.get("captions", {}) else record["captions"].get(name, "")
+        )
     if changed:
         sha, dirty = provenance.commit()
         record |= {"figures": list(dict.fromkeys([*record["figures"], *captions]))}
@@ -113,7 +120,9 @@ def _saved(nodes):
 
 
 def _body(source):
-    return ast.parse("\n".join("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())).body
+    return ast.parse(
+        "\n".join("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    ).body
 
 
 def _bytes(path):

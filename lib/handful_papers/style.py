@@ -21,6 +21,16 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
     return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
 
 
+def log_ticks(axis):
+    """Few and plain marks on a logarithmic axis: powers of ten; where fewer than three fit, also twice and five times."""
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=7))
+    axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def rc():
     """The rcParams of every figure: the column's type size, a faint grid, no top or right spine."""
     return {
