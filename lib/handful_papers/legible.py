@@ -20,7 +20,7 @@ def problems(fig):
     ----------
     fig : matplotlib Figure
     """
-    fig.canvas.draw()
+    fig.draw_without_rendering()
     legends = [*fig.legends, *(ax.get_legend() for ax in fig.axes if ax.get_visible())]
     legends = [one for one in legends if one is not None and one.get_visible()]
     inside = [(ax, text) for ax in fig.axes if ax.get_visible() for text in ax.texts]
@@ -55,7 +55,7 @@ def label_points(ax, points, texts, *, distances=(4, 7), **look):
     distances : from the point, in points, tried one after another
     look : further arguments of `Axes.annotate`
     """
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     taken = [_box(text) for text in _texts(ax.figure) if text.get_text().strip()]
     for point, text in zip(points, texts):
         for far, (x, y) in product(distances, _BESIDE):
@@ -92,11 +92,10 @@ def _texts(fig):
 
 
 def _box(text):
-    from matplotlib.text import Annotation, Text
+    from matplotlib.text import Text
 
-    if isinstance(text, Annotation):
-        text.update_positions(text.figure.canvas.get_renderer())
-    return Text.get_window_extent(text)  # an annotation's own would take in its arrow
+    text.get_window_extent()  # of an annotation: also moves it to its place
+    return Text.get_window_extent(text)  # the annotation's own would take in its arrow
 
 
 def _names(legend):

@@ -10,7 +10,9 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E0
 BLACK, GREY, PALE = "#222222", "#777777", "#9a9a9a"
 REPRODUCED, EXTENSION = BLUE, RED  # the paper's method; ours
 LIGHT, DARK = "#6aaed6", "#00395c"  # shades of the paper's method, where a figure has many of its variants
-_DASHES = {"-": None, ":": (0, (1, 1.65)), "--": (0, (3.7, 1.6)), "-.": (0, (6.4, 1.6, 1, 1.6))}
+SPARSE = (0, (3, 1, 1, 1, 1, 1))  # a dash and two dots
+# What seaborn takes in place of matplotlib's names: lengths of dashes and gaps.
+_DASHES = {"-": "", ":": (1, 1.65), "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), SPARSE: SPARSE[1]}
 
 
 # What figures call data sets that the registry has under a key.
@@ -102,21 +104,13 @@ class Looks(dict):
         ncols = min(ncols or len(values), len(values))
         side = WIDTHS.get(width, width) / ncols
         marks = {method: self.style(method)["marker"] for method in methods}
-        dashes = {method: _DASHES.get(self[method]["ls"], self[method]["ls"]) for method in methods}
-        grid = sns.relplot(
-            rows[rows.method.isin(methods)],
-            kind="line",
-            **dict(x=x, y=y, col=panel, col_order=values, col_wrap=ncols, height=side * ratio, aspect=1 / ratio),
-            **dict(hue="method", style="method", hue_order=methods, style_order=methods, palette=self.palette()),
-            **dict(
-                markers=marks,
-                dashes={m: d[1] if d else "" for m, d in dashes.items()},
-                markeredgecolor="auto",
-                markeredgewidth=1,
-            ),
-            **dict(estimator="median", errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0), legend=False),
-            facet_kws=dict(sharex=False, sharey=False),
-        )
+        dashes = {method: _DASHES[self[method]["ls"]] for method in methods}
+        options = dict(x=x, y=y, col=panel, col_order=values, col_wrap=ncols, hue="method", style="method")
+        options |= dict(hue_order=methods, style_order=methods, palette=self.palette(), markers=marks, dashes=dashes)
+        options |= dict(estimator="median", errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0), legend=False)
+        options |= dict(markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False))
+        shown = rows[rows.method.isin(methods)]
+        grid = sns.relplot(shown, kind="line", height=side * ratio, aspect=1 / ratio, **options)
         fig = grid.figure
         fig.set_size_inches(WIDTHS.get(width, width), side * ratio * -(-len(values) // ncols))
         fig.set_layout_engine("constrained")

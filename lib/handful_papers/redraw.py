@@ -85,25 +85,21 @@ def redraw(path, notebook):
             exec(compile(plan.code, str(notebook.path), "exec"), space)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{notebook.name}: its rows do not give its figures, run it again: {error!r}") from error
-    changed, captions = [], {}
-    unreadable = {
-        name: [s for s in record.get("unreadable", []) if s.startswith(f"{name}:")] for name in record["figures"]
-    }
+    changed, captions, new = [], space.get("captions", {}), dict(record["captions"])
+    unreadable = record.get("unreadable", [])
     for key, variable in plan.figures.items():
         name = f"{path.stem}_{key}" if key else path.stem
         before = _bytes(path.with_name(f"{name}.png"))
-        unreadable[name] = write_figure(space[variable], path.with_name(name))
+        unreadable = [sentence for sentence in unreadable if not sentence.startswith(f"{name}: ")]
+        unreadable += write_figure(space[variable], path.with_name(name))
         plt.close(space[variable])
+        new[name] = captions.get(key, new.get(name, ""))
         if _bytes(path.with_name(f"{name}.png")) != before:
             changed.append(name)
-        captions[name] = (
-            space["captions"][key] if key in space.get("captions", {}) else record["captions"].get(name, "")
-        )
     if changed:
         sha, dirty = provenance.commit()
-        record |= {"figures": list(dict.fromkeys([*record["figures"], *captions]))}
-        record |= {"captions": record["captions"] | captions, "unreadable": sum(unreadable.values(), [])}
-        record |= {"redrawn": {"commit": sha, "dirty": dirty, "versions": provenance.versions()}}
+        drawn = {"commit": sha, "dirty": dirty, "versions": provenance.versions()}
+        record |= {"figures": list(new), "captions": new, "unreadable": unreadable, "redrawn": drawn}
         provenance.write_atomically(path, provenance.to_json(record))
     return changed
 
@@ -120,9 +116,8 @@ def _saved(nodes):
 
 
 def _body(source):
-    return ast.parse(
-        "\n".join("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
-    ).body
+    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    return ast.parse("\n".join(lines)).body
 
 
 def _bytes(path):

@@ -22,7 +22,7 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
 
 
 def log_ticks(axis):
-    """Few and plain marks on a logarithmic axis: powers of ten; where fewer than three fit, also twice and five times."""
+    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these where fewer than three fit."""
     from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())

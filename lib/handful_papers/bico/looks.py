@@ -1,6 +1,6 @@
 """Looks of the methods of the bilevel paper."""
 
-from handful_papers.looks import BASELINES, DARK, EXTENSION, GREY, LIGHT, PALE, REPRODUCED, Looks, look
+from handful_papers.looks import BASELINES, DARK, EXTENSION, GREY, LIGHT, PALE, REPRODUCED, SPARSE, Looks, look
 
 # Methods of Table 3 that stand nowhere else, as it calls them
 TABLE_3 = {
@@ -26,7 +26,7 @@ METHODS = Looks(
         "cbrs": look("CBRS", PALE, "v", "-."),
         "coreset only": look("Train on coreset", REPRODUCED, "v", ":"),
         "forgetting": look("Forgetting", PALE, "X", "--"),
-        "sensitivity": look("Sensitivity", PALE, "s", (0, (3, 1, 1, 1, 1, 1))),
+        "sensitivity": look("Sensitivity", PALE, "s", SPARSE),
         "random measurements": look("Random measurements", GREY, "o", ":"),
         "approximate greedy": look("Approximate greedy", PALE, "v", "-."),
         "bico": look("BiCo", REPRODUCED, "D", "--", zorder=4),
@@ -43,7 +43,7 @@ METHODS = Looks(
         "supervised augmented": look("Supervised, augmented", GREY, "^", "--"),
         "mixmatch": look("MixMatch", GREY, "s", "-.", zorder=5),
         "max-entropy": look("Max-entropy", PALE, "^", "--", zorder=3),
-        "consistency": look("Consistency", PALE, "s", (0, (3, 1, 1, 1, 1, 1)), zorder=3),
+        "consistency": look("Consistency", PALE, "s", SPARSE, zorder=3),
         "badge": look("BADGE", PALE, "P", "-.", zorder=3),
     },
 )
