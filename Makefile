@@ -36,8 +36,8 @@ lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources 
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
 		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }
 
-lab: $(STAMP) ## Open JupyterLab on the notebooks
-	@.venv/bin/jupyter lab notebooks
+lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
+	@.venv/bin/jupyter lab notebooks/index.ipynb
 
 bench: $(STAMP) ## Time each algorithm against what one would use instead: benchmarks/*.py, one thread
 	@status=0; for script in benchmarks/[!_]*.py; do \

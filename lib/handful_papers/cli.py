@@ -78,7 +78,9 @@ def add_commands(commands):
     report.set_defaults(run=_report)
 
     # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser("readme", description="Compare the README's table of results with the records.")
+    readme = commands.add_parser(
+        "readme", description="Compare the tables of results in README.md and notebooks/index.ipynb with the records."
+    )
     readme.add_argument("--write", action="store_true", help="put the table there instead")
     readme.set_defaults(run=_readme)
 
@@ -337,7 +339,7 @@ def _readme(args):
     except (OSError, ValueError) as error:
         raise Refused(str(error)) from error
     if current:
-        print("README.md holds the results on record.")
+        print("README.md and notebooks/index.ipynb hold the results on record.")
         return 0
     print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
     return 0 if args.write else 1

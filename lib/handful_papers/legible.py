@@ -49,13 +49,12 @@ def label_points(ax, points, texts, *, distances=(4, 7), **look):
 
     Parameters
     ----------
-    ax : matplotlib Axes, whose data, limits and legend are final
+    ax : matplotlib Axes, final in its data and limits; its figure has been drawn, so that it knows its places
     points : list of (x, y) in data coordinates
     texts : list of str
     distances : from the point, in points, tried one after another
     look : further arguments of `Axes.annotate`
     """
-    ax.figure.draw_without_rendering()
     taken = [_box(text) for text in _texts(ax.figure) if text.get_text().strip()]
     for point, text in zip(points, texts):
         for far, (x, y) in product(distances, _BESIDE):
@@ -137,17 +136,16 @@ def _line_crosses(line, box):
 
 
 def _collection_crosses(one, box, filled):
-    if one.get_array() is not None and one.get_offsets().shape == (1, 2) and not np.any(one.get_offsets()):
-        return False  # a map of colours: filled contours, a mesh
-    bands = hasattr(one, "get_facecolor") and len(one.get_facecolor()) > 0
-    offsets = one.get_offset_transform().transform(np.ma.filled(one.get_offsets().astype(float), np.nan))
-    if len(offsets) > 1 or np.any(one.get_offsets()):
+    solid = bool(len(one.get_facecolor()) and one.get_facecolor()[:, 3].any())
+    offsets = np.ma.filled(np.ma.asarray(one.get_offsets(), dtype=float), np.nan)
+    if offsets.any():  # marks
         sizes = one.get_sizes() if hasattr(one, "get_sizes") and len(one.get_sizes()) else np.array([36.0])
-        return _any_inside(offsets, box, np.sqrt(sizes.max()) / 2 * one.figure.dpi / 72)
-    if bands and not filled:
-        return False
+        radius = np.sqrt(sizes.max()) / 2 * one.figure.dpi / 72
+        return _any_inside(one.get_offset_transform().transform(offsets), box, radius)
+    if solid and (one.get_array() is not None or not filled):
+        return False  # a map of colours, such as filled contours; or a band
     paths = (one.get_transform().transform_path(path) for path in one.get_paths())
-    return any(len(path.vertices) and path.intersects_bbox(box, filled=bands) for path in paths)
+    return any(len(path.vertices) and path.intersects_bbox(box, filled=solid) for path in paths)
 
 
 def _patch_crosses(patch, box):

@@ -104,7 +104,7 @@ class Experiment:
         rows : pandas.DataFrame or list of dict, tidy: one row per (method, setting, seed)
         fig : matplotlib Figure, or dict of several: "" -> ``<name>.png``, "weights" -> ``<name>_weights.png``
         evidence : the function of `<paper>/items/<notebook>.py`: which numbers decide which claim
-        caption : str, what the figures show; names the band. Or a dict with a caption for each key of `fig`
+        caption : str, what the figure shows; names the band. A dict with a caption for each key of `fig`, if several
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Experiment:
         if frame.empty:
             raise ValueError(f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed).")
         figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
-        captions = caption if isinstance(caption, dict) else dict.fromkeys(figures, caption)
+        captions = caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
         if set(captions) != set(figures):
             raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
         record_path = self.folder / f"{self._stem}.json"

@@ -214,6 +214,7 @@ def draw_tradeoff(summary, titles):
         ax.set_xlabel(label)
     handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
     fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    fig.draw_without_rendering()
     for line, dataset in zip(axes, titles):
         for ax, x in zip(line, ("speedup_distances", "speedup_time")):
             _label_settings(ax, summary[summary.dataset == dataset], x)
