@@ -333,6 +333,10 @@ def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     path = tmp_path / "README.md"
     stale = "\n".join(f"{begin}\nstale text\n{end}" for begin, end in map(markers, ("tally", "items")))
     path.write_text(f"before\n{stale}\nafter\n")
+    index = tmp_path / "notebooks" / "index.ipynb"
+    index.parent.mkdir()
+    cells = [cell("# Contents", kind="markdown"), cell("stale text", tags=["items"], kind="markdown")]
+    index.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
     assert not check_readme(path, figures=figures)
     assert "stale text" in path.read_text()
     assert not check_readme(path, figures=figures, write=True)
@@ -340,7 +344,8 @@ def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     text = path.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert "stale text" not in text
+    assert "stale text" not in text + index.read_text()
+    assert "(bico/fig06_binary_logistic.ipynb)" in index.read_text()  # as seen from its folder
 
 
 def test_a_readme_without_markers_is_an_error(figures):
