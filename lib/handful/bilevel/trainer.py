@@ -8,6 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory, has_fit_parameter
 
+from handful.baselines import KMeansPlusPlus
 from handful.bilevel.families import Way, stand_in, ways_for
 from handful.checks import MAX_SEED, check_integer
 from handful.coreset import Selector
@@ -140,23 +141,27 @@ class TrainerCoreset(Selector):
         choices = {}
         for way in self._ways_in_use(sample_weight.sum(), weighted):
             Z = self._features(way.proxy, X, y, rest, int(seeds[0]))
-            problem, options = stand_in(estimator, way.l2), dict(random_state=int(seeds[1]), size=self.size)
-            if not weighted:  # more rows than wanted, so that each class can have its share
-                options["size"] = min(2 * self.size, len(rest))
-            few = clone(self.selector).set_params(problem=problem, weighting=way.weighting, **options)
-            few.fit(Z, y[rest], sample_weight=sample_weight[rest])
+            few = clone(self.selector).set_params(problem=stand_in(estimator, way.l2), weighting=way.weighting)
+            choices[way.name] = few, Z
+        choices["k-means++"] = KMeansPlusPlus(), X[rest]
+        for name, (few, Z) in choices.items():
+            # Where weights cannot make up for it, each class shall have its share: choose more rows than wanted.
+            size = self.size if weighted else min(2 * self.size, len(rest))
+            few.set_params(size=size, random_state=int(seeds[1])).fit(Z, y[rest], sample_weight=sample_weight[rest])
             indices, weights = rest[few.indices_], None
             if not weighted:
                 indices = classes.first(indices, self.size)
-            elif way.weighting != "binary":
-                weights = few.weights_ * (sample_weight.sum() / few.weights_.sum())
-            choices[way.name] = indices, weights
+            elif getattr(few, "weighting") == "optimised":
+                weights = few.weights_
+            choices[name] = indices, weights
         for i in range(self.n_draws):
             choices[f"stratified draw {i + 1}"] = classes.draw(self.size, rng, among=rest), None
+        total = sample_weight.sum()
         for name, (indices, weights) in choices.items():
             if not weighted:
-                weights = np.full(len(indices), sample_weight.sum() / len(indices))
-            choices[name] = indices, classes.weights(indices) if weights is None else weights
+                weights = np.ones(len(indices))
+            weights = classes.weights(indices) if weights is None else weights
+            choices[name] = indices, weights * (total / weights.sum())
         self.trials_ = {}
         if len(choices) > 1 and len(held):
             for name, (indices, weights) in choices.items():
@@ -217,8 +222,7 @@ class _Classes:
     def weights(self, indices):
         """Weights of some rows: each class's total, shared out evenly among its rows."""
         counts = np.bincount(self._codes[indices], minlength=len(self._totals))
-        weights = (self._totals / np.maximum(counts, 1))[self._codes[indices]]
-        return weights * (self._totals.sum() / weights.sum())  # a class may have no row
+        return (self._totals / np.maximum(counts, 1))[self._codes[indices]]
 
     def first(self, order, size, least=1):
         """The first rows in `order` of each class, up to its share of `size`, `least` rows at the least."""
