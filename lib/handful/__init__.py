@@ -1,6 +1,6 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
-from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
+from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
 from handful.coreset import Coreset, CoresetEstimator, Selector
@@ -26,5 +26,6 @@ __all__ = [
     "MixtureSampler",
     "SVMCoreset",
     "Selector",
+    "StratifiedCoreset",
     "UniformCoreset",
 ]

@@ -5,6 +5,7 @@ import os
 from numbers import Integral, Real
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
@@ -52,6 +53,24 @@ def _check(name, value, kind, what, limits, of, why):
     owner = "" if of is None else f" of {type(of).__name__}"
     wanted = " ".join([what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]).rstrip()
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
+
+
+def checked_shape(X):
+    """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not read.
+
+    Raises
+    ------
+    ValueError
+        as `sklearn.utils.check_array` does, for what is not 2-d, has no rows or features, or is complex
+    """
+    if sparse.issparse(X):
+        X = X.tocsr()
+    elif not hasattr(X, "shape"):
+        X = np.asarray(X, dtype=object)
+    dtype = getattr(X, "dtype", None)
+    stand_in = np.zeros((), dtype=complex if getattr(dtype, "kind", "f") == "c" else float)
+    check_array(np.broadcast_to(stand_in, X.shape))
+    return X
 
 
 def check_sample_weight(sample_weight, n):

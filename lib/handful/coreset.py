@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size
+from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size, checked_shape
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Coreset:
 
         Parameters
         ----------
-        X, *arrays : arrays, data frames, sparse matrices or torch tensors of the data set's length; None stays None
+        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices or torch tensors of the data set's
+            length; None stays None
 
         Returns
         -------
@@ -68,13 +69,18 @@ class Coreset:
 def _rows(array, indices):
     if array is None:
         return None
-    if not hasattr(array, "shape"):  # a list, or anything that numpy can read
+    if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
         array = np.asarray(array)
-    if len(indices) and np.max(indices) >= array.shape[0]:
-        largest, n = np.max(indices), array.shape[0]
+    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
+    if len(indices) and np.max(indices) >= n:
+        largest = np.max(indices)
         raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
+    if type(array).__module__.startswith("polars"):
+        return array[indices]
+    if type(array).__module__.startswith("pyarrow"):
+        return array.take(indices)
     if sparse.issparse(array):
         return array.tocsr()[indices]
     if hasattr(array, "index_select"):  # torch
@@ -101,7 +107,7 @@ class Selector(BaseEstimator):
     _takes_sparse = False
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
-    _computes = True  # does arithmetic on X, so that `fit` refuses values that would overflow
+    _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X, y=None, sample_weight=None):
@@ -131,7 +137,7 @@ class Selector(BaseEstimator):
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
-        if self._computes:
+        if self._reads:
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
@@ -148,6 +154,13 @@ class Selector(BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
                 "it selects the points on which a model of y can be trained."
             )
+        if not self._reads:
+            X = checked_shape(X)
+            validate_data(self, X, skip_check_array=True)  # the number and the names of the features
+            if y is not None:
+                y = validate_data(self, y=y, multi_output=False, y_numeric=False)
+                check_consistent_length(X, y)
+            return X, y
         if y is None:
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
@@ -170,6 +183,7 @@ class Selector(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
 
