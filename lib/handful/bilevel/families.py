@@ -1,12 +1,16 @@
 """Families of estimators: in which features, with which penalty and weights points are chosen for each."""
 
 from dataclasses import dataclass
+from numbers import Real
 
-from sklearn.base import is_regressor
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from handful.bilevel.problems.linear import LeastSquares, Logistic
 from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
+
+KERNEL = Nystrom(RBF(), n_landmarks=128)
+L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
+LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows has no solution to rounding
 
 
 @dataclass(frozen=True)
@@ -30,32 +34,29 @@ class Way:
 def linear(estimator, n):
     """The estimator's own problem: its penalty for n rows, where it tells one, and optimised weights."""
     given = estimator.get_params()
-    if isinstance(C := given.get("C"), float | int):
-        l2 = 1 / (C * n)
-    elif type(estimator).__name__.startswith("SGD"):
-        l2 = given["alpha"]  # a penalty on the mean loss already
+    inverse, alpha = given.get("C"), given.get("alpha")
+    if isinstance(inverse, Real):
+        l2 = 1 / (inverse * n)
+    elif isinstance(alpha, Real):  # that of SGDClassifier and the like stands beside the mean loss already
+        l2 = alpha if "learning_rate" in given else alpha / n
     else:
-        alpha = given.get("alpha")
-        l2 = alpha / n if isinstance(alpha, float | int) and alpha > 0 else 1 / n
-    return [Way("linear", None, l2, "optimised")]
+        l2 = 1 / n
+    return [Way("linear", None, max(l2, LEAST_L2), "optimised")]
 
 
 def trees(estimator, n):
-    """Leaves that rows share, in random trees and in trees fitted to the labels."""
-    forest = ExtraTreesRegressor if is_regressor(estimator) else ExtraTreesClassifier
-    fitted = forest(100, max_leaf_nodes=32)
-    return [Way("random trees", TreeLeaves(), 1e-4), Way("fitted trees", TreeLeaves(fitted), 1e-3)]
+    """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the kernel must not."""
+    return [Way("random trees", TreeLeaves(), L2), Way("RBF", make_pipeline(StandardScaler(), KERNEL), L2)]
 
 
 def networks(estimator, n):
-    """Kernel features: the RBF kernel serves as well as a network's tangent kernel (the paper's Table 10)."""
-    proxy = Nystrom(RBF(), n_landmarks=128)
-    return [Way("RBF", proxy, 1e-4), Way("RBF, weights", proxy, 1e-4, "optimised")]
+    """Kernel features (an RBF serves as well as a network's tangent kernel: the paper's Table 10), and none."""
+    return [Way("RBF", KERNEL, L2), Way("linear", None, 1 / n, "optimised")]
 
 
 def kernels(estimator, n):
     """Features of the RBF kernel."""
-    return [Way("RBF", Nystrom(RBF(), n_landmarks=128), 1e-4)]
+    return [Way("RBF", KERNEL, L2)]
 
 
 # Family -> (where its classes are defined, its ways); the first that fits counts. A module stands for all in it.
@@ -77,9 +78,15 @@ def ways_for(estimator, n):
 
     Raises
     ------
+    TypeError
+        for a class in place of an estimator
     ValueError
         for an estimator of no known family; the message names the families
     """
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
+        )
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
     for places, ways in FAMILIES.values():
         if any(name.startswith(places) for name in names):
@@ -90,8 +97,3 @@ def ways_for(estimator, n):
         "transformer whose features a linear model could use in its place: "
         "BilevelCoreset.for_estimator(estimator, proxy=Nystrom(RBF()))."
     )
-
-
-def stand_in(estimator, l2):
-    """The linear model that stands in for the estimator in the features of its proxy."""
-    return LeastSquares(l2) if is_regressor(estimator) else Logistic(l2)
