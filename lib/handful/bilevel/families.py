@@ -39,8 +39,8 @@ def linear(estimator, n):
         l2 = 1 / (inverse * n)
     elif isinstance(alpha, Real):  # that of SGDClassifier and the like stands beside the mean loss already
         l2 = alpha if "learning_rate" in given else alpha / n
-    else:
-        l2 = 1 / n
+    else:  # it finds one by cross-validation, or has none
+        l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
     return [Way("linear", None, max(l2, LEAST_L2), "optimised")]
 
 
