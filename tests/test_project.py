@@ -43,7 +43,7 @@ ROOMS = [
     ["data"],
     ["cli"],
 ]
-PAPERS = ("bico", "svm", "vrm", "vcgmm")  # rooms of handful_papers; its other modules are the machinery
+PAPERS = ("bico", "svm", "vrm", "vcgmm", "own")  # rooms of handful_papers; its other modules are the machinery
 MAX_LINES = 450
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
