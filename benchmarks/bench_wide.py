@@ -5,6 +5,8 @@ Medians of CPU seconds, taken in turns: neighbours on the machine change them le
 
 import statistics
 import time
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from _harness import Bench
@@ -65,8 +67,8 @@ def steps(bench, repeats=5):
     rng = np.random.default_rng(0)
     for features in ((72, 80, 88), (120, 128, 130, 136), (200, 216), (256, 272, 288, 304, 320, 336)):
         data = {d: normal(5000, d, rng) for d in features}
-        seconds = list(medians({d: lambda d=d: coreset(*data[d], size=50) for d in features}, repeats).values())
-        worst = max(after / before for before, after in zip(seconds, seconds[1:]))
+        functions = {d: partial(coreset, *data[d], size=50) for d in features}
+        worst = max(after / before for before, after in pairwise(medians(functions, repeats).values()))
         case = f"5,000 rows, m = 50, d = {', '.join(map(str, features))}"
         bench.value(case, "greatest step", worst, unit="x the d before", bar=1.3)
 

@@ -66,7 +66,7 @@ class BilevelCoreset(Selector):
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar
+    verbose : whether to show a progress bar, and which way of the inner problem and the curvature it begins with
 
     Attributes
     ----------
@@ -134,6 +134,8 @@ class BilevelCoreset(Selector):
         ------
         ValueError
             as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+        MemoryError
+            where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         problem, strategy, weighting, ihvp = self._checked_options()
@@ -143,6 +145,7 @@ class BilevelCoreset(Selector):
         model = selection_for(problem, rows, rng, robust=self.robust, ihvp=ihvp, weighted=weighted)
         candidates, labels = np.flatnonzero(sample_weight), model.labels()
         start = strategy.start(labels, candidates, self.size, self.rule, rng)
+        model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -150,6 +153,8 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
+            if self.verbose and self.rule == "quadratic":
+                bar.set_postfix_str(model.way())
             options = dict(rule=self.rule, weighting=weighting, labels=labels, bar=bar)
             weights = strategy.run(model, self.size, **options)
         self.indices_ = np.array(model.indices, dtype=np.intp)
