@@ -42,7 +42,7 @@ def normal(n, d, rng):
     return X, (X @ rng.normal(size=d) / np.sqrt(d) + rng.logistic(size=n) > 0).astype(int)
 
 
-def text(bench, repeats=3):
+def text(bench, repeats=1):
     X, y = documents(16_000, 20_000, rng=np.random.default_rng(0))
     v = np.random.default_rng(0).random(X.shape[1])
 
@@ -62,7 +62,7 @@ def text(bench, repeats=3):
         bench.value("text, 16,000 x 20,000", name, value / base, unit="x 200 products X @ v", bar=bar)
 
 
-def steps(bench, repeats=5):
+def steps(bench, repeats=3):
     """Seconds with a few more features over those before, around every place where another way becomes cheaper."""
     rng = np.random.default_rng(0)
     for features in ((72, 80, 88), (120, 128, 130, 136), (200, 216), (256, 272, 288, 304, 320, 336)):
