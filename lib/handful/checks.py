@@ -198,3 +198,18 @@ def physical_memory():
     if not hasattr(os, "sysconf"):
         return float("inf")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(what, n_bytes, way_out):
+    """MemoryError, before anything is allocated, where `n_bytes` are more than this machine has.
+
+    Parameters
+    ----------
+    what : str, what would be allocated, with its shape
+    n_bytes : number
+    way_out : str, ends the message
+    """
+    if n_bytes > physical_memory():
+        raise MemoryError(
+            f"{what} needs {int(n_bytes):,} bytes, more than the {physical_memory():,} of this machine: {way_out}."
+        )

@@ -74,7 +74,7 @@ class BilevelCoreset(Selector):
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar
+    verbose : whether to show a progress bar, and which way of the inner problem and the curvature it begins with
 
     Attributes
     ----------
@@ -172,6 +172,8 @@ class BilevelCoreset(Selector):
         ------
         ValueError
             as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+        MemoryError
+            where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
         model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
         if model_of is _model:
@@ -182,6 +184,7 @@ class BilevelCoreset(Selector):
         options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
         model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
         start = strategy.start(candidates, self.size, self.rule, rng)
+        model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -189,6 +192,8 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
+            if self.verbose and self.rule == "quadratic":
+                bar.set_postfix_str(model.way())
             options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
             try:
                 weights = strategy.run(model, self.size, **options)

@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit, prange, types
 from numba.extending import overload
 
+from handful.checks import check_memory
+
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
@@ -214,6 +216,8 @@ class DataPasses:
 
     def __init__(self, X, y, sample_weight, kind):
         self.sparse = not isinstance(X, np.ndarray)
+        if not self.sparse and not X.flags.f_contiguous:
+            check_memory("a column-major copy of X", X.nbytes, "give X as numpy.asfortranarray makes it")
         self.X = X if self.sparse else np.asfortranarray(X)
         self.kind = kind
         self.sample_weight = sample_weight

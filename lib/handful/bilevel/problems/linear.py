@@ -8,7 +8,7 @@ from handful.bilevel.numerics.passes import LOGISTIC, SQUARED
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.selections.linear import LinearSelection
 from handful.bilevel.selections.softmax import SoftmaxSelection
-from handful.checks import check_magnitude, check_number, signed_labels
+from handful.checks import check_magnitude, check_memory, check_number, signed_labels
 
 SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 
@@ -93,6 +93,11 @@ class Logistic(LinearProblem):
         if type_of_target(y) != "multiclass":
             return signed_labels(y, "logistic regression")[1]
         classes, codes = np.unique(y, return_inverse=True)
+        check_memory(
+            f"multinomial regression of {len(y):,} rows in {len(classes):,} classes",
+            32 * len(y) * len(classes),
+            "are these targets of a regression? There is LeastSquares; else take fewer classes",
+        )
         targets = np.zeros((len(y), len(classes)))
         targets[np.arange(len(y)), codes] = 1.0
         return targets
