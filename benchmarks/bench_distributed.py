@@ -1,0 +1,227 @@
+"""Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
+
+``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` also 20 million x 50 rows, 4 GB on disk.
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+from _harness import RESULTS, Bench
+from dask.distributed import Client, LocalCluster, get_worker
+from handful import (
+    VCGMM,
+    BilevelCoreset,
+    KCenter,
+    KMeansPlusPlus,
+    LightweightCoreset,
+    LogisticSensitivity,
+    MergeReduce,
+    SVMCoreset,
+    UniformCoreset,
+)
+from handful.bilevel import Forward
+from handful.sensitivity import MixtureSensitivity
+from handful_papers import provenance
+
+LIMIT = "2GB"  # of a worker
+N_WORKERS, D, CHUNK = 2, 50, 250_000
+N, N_ALONE, N_LARGE = 2_000_000, 250_000, 20_000_000
+FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
+
+
+def methods():
+    """Name, selector, passes over the data, bytes that the driver holds for n rows, d columns and c chunks."""
+    few = 8 * 4096
+    return [
+        ("uniform, 1,000", UniformCoreset(1000, random_state=0), 3, lambda n, d, c: 1000 * d * 8),
+        ("lightweight, 10,000", LightweightCoreset(10_000, random_state=0), 4, lambda n, d, c: n / 4096 * (d + 2) * 16),
+        ("bilevel, 20, linear", _bilevel("linear", 1), 42, lambda n, d, c: few * d),
+        ("bilevel, 20, quadratic", _bilevel("quadratic", 1), 42, lambda n, d, c: few * d),
+        ("bilevel, 20, in fives", _bilevel("quadratic", 5), 12, lambda n, d, c: few * d),
+        ("SVM, 1,000", SVMCoreset(1000, random_state=0), 5, lambda n, d, c: c * d * 8 * (d + 8)),
+        ("logistic sensitivity, 1,000", LogisticSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
+        ("mixture sensitivity, 1,000", MixtureSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
+        ("k-means||, 20", KMeansPlusPlus(20, random_state=0), 13, lambda n, d, c: 100 * d * 8),
+        ("k-center, 20", KCenter(20, random_state=0), 22, lambda n, d, c: 20 * d * 8),
+        (
+            "merge and reduce, uniform, 1,000",
+            MergeReduce(UniformCoreset(), size=1000, leaf_size=50_000, random_state=0),
+            2,
+            lambda n, d, c: 60_000 * d * 8,
+        ),
+        (
+            "VCGMM, 100 clusters, 2^14 rows",
+            VCGMM(100, coreset_size=1 << 14, compute_labels=False, random_state=0),
+            4,
+            lambda n, d, c: n / 4096 * (d + 2) * 16,
+        ),
+    ]
+
+
+def _bilevel(rule, batch_size):
+    return BilevelCoreset(size=20, rule=rule, random_state=0, strategy=Forward(batch_size, n_start=2))
+
+
+def write_rows(folder, n):
+    """Float32 features and labels in files of `CHUNK` rows."""
+    direction = np.random.default_rng(0).normal(size=D).astype(np.float32)
+    for i in range(0, n, CHUNK):
+        rng = np.random.default_rng([1, i])
+        X = rng.standard_normal((min(CHUNK, n - i), D), dtype=np.float32)
+        np.save(folder / f"X{i:09}.npy", X)
+        np.save(folder / f"y{i:09}.npy", X @ direction + rng.standard_normal(len(X), dtype=np.float32) > 0)
+
+
+def from_files(folder, n):
+    """The first n rows of the files as dask arrays, which read a file in each task that needs it."""
+    out = []
+    for name, shape, dtype in (("X", (D,), np.float32), ("y", (), bool)):
+        parts = [dask.delayed(np.load)(folder / f"{name}{i:09}.npy") for i in range(0, n, CHUNK)]
+        out.append(da.concatenate([da.from_delayed(part, (CHUNK, *shape), dtype) for part in parts]))
+    return out
+
+
+def peaks(client):
+    """Peak resident memory of each worker so far, in MB."""
+    return [kilobytes / 1024 for kilobytes in client.run(_peak).values()]
+
+
+def _peak():
+    get_worker()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def choose(selector, X, y):
+    """Fit, and what was chosen."""
+    fit = selector.fit(X, y)
+    return (fit.cluster_centers_,) if isinstance(fit, VCGMM) else (fit.indices_, fit.weights_)
+
+
+def same(selector, folder, client):
+    """Whether processes give the digits of one process, and the rows of one machine without dask."""
+    X, y = from_files(folder, 4 * N_ALONE)
+    there = choose(selector, X, y)
+    with dask.config.set(scheduler="sync"), client.as_current():
+        here = choose(selector, X, y)
+    digits = all(np.array_equal(a, b) for a, b in zip(here, there))
+    alone = choose(selector, *(values.compute() for values in (X, y)))
+    return digits, alone[0].shape == there[0].shape and np.array_equal(alone[0], there[0])
+
+
+def products(X, n_products):
+    """Seconds of as many distributed products X @ v, one after the other."""
+    rng, start = np.random.default_rng(0), time.perf_counter()
+    for _ in range(n_products):
+        float((X @ rng.normal(size=D).astype(np.float32)).sum().compute())
+    return time.perf_counter() - start
+
+
+def empty_task(n_tasks):
+    """Seconds of an empty task, of so many at once: the scheduler's part."""
+    start = time.perf_counter()
+    dask.compute(*[dask.delayed(_nothing, pure=False)(i) for i in range(n_tasks)])
+    return (time.perf_counter() - start) / n_tasks
+
+
+def _nothing(i):
+    return i
+
+
+def main():
+    bench = Bench("distributed", "Coresets over two worker processes of 2 GB")
+    large, far = "--large" in sys.argv, []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(
+            n_workers=N_WORKERS,
+            threads_per_worker=1,
+            memory_limit=LIMIT,
+            dashboard_address=None,
+            local_directory=folder,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        folder = Path(folder)
+        write_rows(folder, N_LARGE if large else N)
+        dispatch = {n: empty_task(n) for n in (100, 1000, 10_000)}
+        for n, seconds in dispatch.items():
+            bench.value(f"{n:,} empty tasks", "scheduler", 1e3 * seconds, unit="ms a task")
+        X, y = from_files(folder, N)
+        for name, selector, n_passes, held in methods():
+            digits, rows = same(selector, folder, client)
+            client.restart()
+            choose(selector, *from_files(folder, 2 * CHUNK))  # loads what is compiled
+            start = time.perf_counter()
+            choose(selector, X, y)
+            seconds = time.perf_counter() - start
+            n_tasks = n_passes * 2 * N / CHUNK  # a task that reads, one that works
+            share = min(1.0, n_tasks * dispatch[1000] / seconds)
+            case = f"{name}; {N:,} x {D}"
+            bench.value(case, "digits of one process", digits, unit="1 = yes", bar=1, direction=">=")
+            bench.value(case, "rows of one machine without dask", rows, unit="1 = yes")
+            bench.value(case, "speed", N / seconds, unit="rows/s")
+            bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+            bench.value(case, "scheduler's share", 100 * share, unit="%")
+            far.append(carried_over(name, n_passes, seconds * (1 - share), held, dispatch[10_000]))
+        rounds(bench, "2,000,000 x 50, 100 points", X, y, 100, 200)
+        if large:
+            X, y = from_files(folder, N_LARGE)
+            rounds(bench, "20,000,000 x 50, 12 points", X, y, 12, 24)
+            bench.value("20,000,000 x 50, 12 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+    bench.write(far=far, parameters=dict(n=N, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT, carried_to=FAR))
+    write_far(far)
+
+
+def rounds(bench, case, X, y, size, n_products):
+    """Bilevel selection against as many passes as it takes, of products with a vector."""
+    choose(_bilevel("quadratic", 1), X[: 2 * CHUNK], y[: 2 * CHUNK])
+    for name, batch_size in (("one by one", 1), ("in fives", 5)):
+        selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
+        taken = products(X, n_products // 4)
+        start = time.perf_counter()
+        choose(selector, X, y)
+        seconds = time.perf_counter() - start
+        taken += products(X, n_products // 4)
+        bench.value(case, f"bilevel, {name}", seconds / (2 * taken), unit=f"x {n_products} products X @ v", bar=3)
+
+
+def carried_over(name, n_passes, seconds, held, seconds_a_task):
+    """What a method would take on the large cluster: work in proportion to rows x columns, spread over the workers."""
+    n, d, workers, chunk = FAR["n"], FAR["d"], FAR["workers"], FAR["chunk"]
+    work = seconds * (n * d) / (N * D) * N_WORKERS / workers
+    dispatch = n_passes * 2 * (n / chunk) * seconds_a_task
+    return dict(
+        method=name,
+        passes=n_passes,
+        terabytes=n_passes * n * d * 4 / 1e12,
+        minutes_of_work=work / 60,
+        minutes_of_scheduler=dispatch / 60,
+        driver_megabytes=held(n, d, n / chunk) / 1e6,
+    )
+
+
+def write_far(far):
+    """The table of the documentation: results/distributed_far.md."""
+    lines = [
+        f"# {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers, carried over from two",
+        "",
+        "| method | passes | TB read | minutes of work | minutes of scheduler | driver, MB |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in far:
+        lines.append(
+            f"| {row['method']} | {row['passes']} | {row['terabytes']:.1f} | {row['minutes_of_work']:.1f} | "
+            f"{row['minutes_of_scheduler']:.1f} | {row['driver_megabytes']:,.0f} |"
+        )
+    lines += ["", "Computed by bench_distributed.py from the measured constants in distributed.json.", ""]
+    provenance.write_atomically(RESULTS / "distributed_far.md", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
