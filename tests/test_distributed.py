@@ -312,8 +312,8 @@ def all_that_fit():
 
 @pytest.mark.parametrize("estimator", all_that_fit(), ids=lambda e: type(e).__name__)
 def test_fit_takes_dask_data_or_refuses_with_the_way_out_and_pulls_nothing(estimator, data, monkeypatch):
-    X, y = (np.concatenate([values] * 10) for values in data[:2])  # a sample of 4,096 rows may come
-    lazy_X, lazy_y = lazily(X, y, chunks=3000)
+    X, y = (np.concatenate([values] * 20) for values in data[:2])  # a sample of 4,096 rows may come
+    lazy_X, lazy_y = lazily(X, y, chunks=6000)
 
     def pulled(*args, **kwargs):
         raise AssertionError("the whole array was asked for")

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from handful.checks import check_sample_weight
 
+SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a frame
 FAN = 16  # results that one task of a reduction joins
 IN_KEY = re.compile(r"handful-chunk-(\d+)-")
 
@@ -291,6 +292,9 @@ def _part(X, y, weights, rows, columns):
     if isinstance(X, list):
         X, y, weights = _items(X)
     if hasattr(X, "columns"):
+        X = X.copy(deep=False)
+        sides = {name: X.pop(name) for name in SIDES if name in X.columns}
+        y, weights = sides.get(SIDES[0], y), sides.get(SIDES[1], weights)
         if list(X.columns) != columns:
             raise ValueError(f"it has the columns {list(X.columns)}, but the frame has {columns}.")
         X = X.to_numpy()
@@ -379,6 +383,10 @@ def _sources(X, y, sample_weight):
                 )
         return [(part, None, None) for part in X.to_delayed()], None
     columns = list(X.columns) if hasattr(X, "columns") else None
+    series = {name: values for name, values in zip(SIDES, (y, sample_weight)) if hasattr(values, "to_frame")}
+    if columns is not None and series:  # one frame: dask may join partitions, and would do so for each column apart
+        y, sample_weight = (None if hasattr(values, "to_frame") else values for values in (y, sample_weight))
+        X = X.assign(**series)
     blocks, lengths = _blocks("X", X, 2)
     sides = []
     for name, values in (("y", y), ("sample_weight", sample_weight)):
@@ -405,7 +413,7 @@ def _sources(X, y, sample_weight):
 def _blocks(name, values, ndim):
     # Delayed chunks of rows, and their lengths, or None where dask does not know them.
     if hasattr(values, "npartitions") and not hasattr(values, "numblocks"):
-        return values.to_delayed(), None
+        return values.to_delayed(), None  # partitions of a frame or a series
     if not hasattr(values, "numblocks"):
         raise ValueError(f"{name} must be a dask array, frame or bag, got {type(values).__name__}.")
     if ndim is not None and values.ndim != ndim:
