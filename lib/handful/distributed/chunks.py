@@ -298,7 +298,7 @@ def _part(X, y, weights, rows, columns):
         if list(X.columns) != columns:
             raise ValueError(f"it has the columns {list(X.columns)}, but the frame has {columns}.")
         X = X.to_numpy()
-    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    X = X.tocsr() if sparse.issparse(X) else _aligned(X)
     if X.dtype.kind not in "fiub" or X.ndim != 2:
         raise ValueError(
             f"X must hold real numbers in rows and columns, got dtype {X.dtype} and shape {X.shape}; convert it with "
@@ -306,12 +306,17 @@ def _part(X, y, weights, rows, columns):
         )
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    y = None if y is None else np.asarray(y)
-    weights = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
+    y = None if y is None else _aligned(y)
+    weights = np.ones(X.shape[0]) if weights is None else _aligned(np.asarray(weights, dtype=np.float64))
     for name, values in (("y", y), ("sample_weight", weights)):
         if values is not None and values.shape[:1] != X.shape[:1]:
             raise ValueError(f"{name} must have one entry a row, {X.shape[0]} of them, got shape {values.shape}.")
     return (X, y, weights) if rows is None else (X[rows], None if y is None else y[rows], weights[rows])
+
+
+def _aligned(values):
+    # What came through a network may lie at any byte, and products of such arrays add up in another order.
+    return np.require(values, requirements="A")
 
 
 def _items(items):
