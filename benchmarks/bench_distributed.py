@@ -1,19 +1,19 @@
 """Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
 
-``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` also 20 million x 50 rows, 4 GB on disk.
+``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another one, of 20 million x 50 rows (4 GB).
 """
 
-import resource
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask
 import dask.array as da
 import numpy as np
 from _harness import RESULTS, Bench
-from dask.distributed import Client, LocalCluster, get_worker
+from dask.distributed import Client, LocalCluster
 from handful import (
     VCGMM,
     BilevelCoreset,
@@ -30,8 +30,8 @@ from handful.sensitivity import MixtureSensitivity
 from handful_papers import provenance
 
 LIMIT = "2GB"  # of a worker
-N_WORKERS, D, CHUNK = 2, 50, 250_000
-N, N_ALONE, N_LARGE = 2_000_000, 250_000, 20_000_000
+N_WORKERS, D, CHUNK = 2, 50, 125_000
+N, N_ALONE, N_LARGE = 1_000_000, 250_000, 20_000_000
 FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
 
 
@@ -87,14 +87,17 @@ def from_files(folder, n):
     return out
 
 
-def peaks(client):
-    """Peak resident memory of each worker so far, in MB."""
-    return [kilobytes / 1024 for kilobytes in client.run(_peak).values()]
+def peaks(client, *, reset=False):
+    """Peak resident memory of each worker in MB, since the last reset."""
+    return list(client.run(_peak, reset).values())
 
 
-def _peak():
-    get_worker()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _peak(reset):
+    status = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")  # Linux begins the peak anew
+    return peak
 
 
 def choose(selector, X, y):
@@ -103,11 +106,11 @@ def choose(selector, X, y):
     return (fit.cluster_centers_,) if isinstance(fit, VCGMM) else (fit.indices_, fit.weights_)
 
 
-def same(selector, folder, client):
+def same(selector, folder):
     """Whether processes give the digits of one process, and the rows of one machine without dask."""
-    X, y = from_files(folder, 4 * N_ALONE)
+    X, y = from_files(folder, N_ALONE)
     there = choose(selector, X, y)
-    with dask.config.set(scheduler="sync"), client.as_current():
+    with dask.config.set(scheduler="sync"):
         here = choose(selector, X, y)
     digits = all(np.array_equal(a, b) for a, b in zip(here, there))
     alone = choose(selector, *(values.compute() for values in (X, y)))
@@ -133,35 +136,33 @@ def _nothing(i):
     return i
 
 
-def main():
-    bench = Bench("distributed", "Coresets over two worker processes of 2 GB")
-    large, far = "--large" in sys.argv, []
+@contextmanager
+def cluster_with_rows(n):
+    """Two worker processes, and files of n rows: the client and the folder."""
+    options = dict(n_workers=N_WORKERS, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(
-            n_workers=N_WORKERS,
-            threads_per_worker=1,
-            memory_limit=LIMIT,
-            dashboard_address=None,
-            local_directory=folder,
-        ) as cluster,
+        LocalCluster(**options, local_directory=folder) as cluster,
         Client(cluster) as client,
     ):
-        folder = Path(folder)
-        write_rows(folder, N_LARGE if large else N)
+        write_rows(Path(folder), n)
+        yield client, Path(folder)
+
+
+def main():
+    bench, far = Bench("distributed", "Coresets over two worker processes of 2 GB"), []
+    with cluster_with_rows(N) as (client, folder):
         dispatch = {n: empty_task(n) for n in (100, 1000, 10_000)}
         for n, seconds in dispatch.items():
             bench.value(f"{n:,} empty tasks", "scheduler", 1e3 * seconds, unit="ms a task")
         X, y = from_files(folder, N)
         for name, selector, n_passes, held in methods():
-            digits, rows = same(selector, folder, client)
-            client.restart()
-            choose(selector, *from_files(folder, 2 * CHUNK))  # loads what is compiled
+            digits, rows = same(selector, folder)  # and loads what is compiled
+            peaks(client, reset=True)
             start = time.perf_counter()
             choose(selector, X, y)
             seconds = time.perf_counter() - start
-            n_tasks = n_passes * 2 * N / CHUNK  # a task that reads, one that works
-            share = min(1.0, n_tasks * dispatch[1000] / seconds)
+            share = min(1.0, n_passes * 2 * (N / CHUNK) * dispatch[1000] / seconds)  # a task that reads, one that works
             case = f"{name}; {N:,} x {D}"
             bench.value(case, "digits of one process", digits, unit="1 = yes", bar=1, direction=">=")
             bench.value(case, "rows of one machine without dask", rows, unit="1 = yes")
@@ -169,26 +170,32 @@ def main():
             bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
             bench.value(case, "scheduler's share", 100 * share, unit="%")
             far.append(carried_over(name, n_passes, seconds * (1 - share), held, dispatch[10_000]))
-        rounds(bench, "2,000,000 x 50, 100 points", X, y, 100, 200)
-        if large:
-            X, y = from_files(folder, N_LARGE)
-            rounds(bench, "20,000,000 x 50, 12 points", X, y, 12, 24)
-            bench.value("20,000,000 x 50, 12 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+        rounds(bench, X, y, 40)
     bench.write(far=far, parameters=dict(n=N, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT, carried_to=FAR))
     write_far(far)
 
 
-def rounds(bench, case, X, y, size, n_products):
-    """Bilevel selection against as many passes as it takes, of products with a vector."""
+def large():
+    bench = Bench("distributed_large", "Bilevel selection from 20 million rows over two worker processes of 2 GB")
+    with cluster_with_rows(N_LARGE) as (client, folder):
+        X, y = from_files(folder, N_LARGE)
+        rounds(bench, X, y, 12)
+        bench.value(f"{N_LARGE:,} x {D}, 12 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+    bench.write(parameters=dict(n=N_LARGE, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT))
+
+
+def rounds(bench, X, y, size):
+    """Bilevel selection against two distributed products with a vector for each point."""
     choose(_bilevel("quadratic", 1), X[: 2 * CHUNK], y[: 2 * CHUNK])
     for name, batch_size in (("one by one", 1), ("in fives", 5)):
         selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
-        taken = products(X, n_products // 4)
+        taken = products(X, size // 2)
         start = time.perf_counter()
         choose(selector, X, y)
         seconds = time.perf_counter() - start
-        taken += products(X, n_products // 4)
-        bench.value(case, f"bilevel, {name}", seconds / (2 * taken), unit=f"x {n_products} products X @ v", bar=3)
+        taken += products(X, size // 2)
+        case = f"{len(X):,} x {D}, {size} points"
+        bench.value(case, f"bilevel, {name}", seconds / (2 * taken), unit=f"x {2 * size} products X @ v", bar=3)
 
 
 def carried_over(name, n_passes, seconds, held, seconds_a_task):
@@ -224,4 +231,4 @@ def write_far(far):
 
 
 if __name__ == "__main__":
-    main()
+    large() if "--large" in sys.argv else main()
