@@ -1,6 +1,6 @@
 """Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
 
-``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another one, of 20 million x 50 rows (4 GB).
+``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB).
 """
 
 import sys
@@ -170,7 +170,7 @@ def main():
             bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
             bench.value(case, "scheduler's share", 100 * share, unit="%")
             far.append(carried_over(name, n_passes, seconds * (1 - share), held, dispatch[10_000]))
-        rounds(bench, X, y, 40)
+        rounds(bench, X, y, 40, {"one by one": 1, "in fives": 5})
     bench.write(far=far, parameters=dict(n=N, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT, carried_to=FAR))
     write_far(far)
 
@@ -179,15 +179,15 @@ def large():
     bench = Bench("distributed_large", "Bilevel selection from 20 million rows over two worker processes of 2 GB")
     with cluster_with_rows(N_LARGE) as (client, folder):
         X, y = from_files(folder, N_LARGE)
-        rounds(bench, X, y, 12)
-        bench.value(f"{N_LARGE:,} x {D}, 12 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+        rounds(bench, X, y, 8, {"one by one": 1})
+        bench.value(f"{N_LARGE:,} x {D}, 8 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
     bench.write(parameters=dict(n=N_LARGE, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT))
 
 
-def rounds(bench, X, y, size):
+def rounds(bench, X, y, size, ways):
     """Bilevel selection against two distributed products with a vector for each point."""
     choose(_bilevel("quadratic", 1), X[: 2 * CHUNK], y[: 2 * CHUNK])
-    for name, batch_size in (("one by one", 1), ("in fives", 5)):
+    for name, batch_size in ways.items():
         selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
         taken = products(X, size // 2)
         start = time.perf_counter()
