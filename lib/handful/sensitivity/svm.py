@@ -272,11 +272,11 @@ class SVMCoreset(Selector):
         return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, np.e)) + np.log(1.0 / delta))))
 
 
-def sample_rows(n, rng):
-    """The rows of a class on which its centers are chosen: all, or one of each of `SEEDED` stretches."""
-    if n <= SEEDED:
+def sample_rows(n, rng, most=SEEDED):
+    """The rows of a class on which its centers are chosen: all, or one of each of `most` stretches."""
+    if n <= most:
         return np.arange(n)
-    return ((np.arange(SEEDED) + rng.random(SEEDED)) * (n / SEEDED)).astype(np.intp)
+    return ((np.arange(most) + rng.random(most)) * (n / most)).astype(np.intp)
 
 
 def choose_clusters(n_clusters, sample, u, bound, constants, rng):
