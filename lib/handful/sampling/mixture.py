@@ -24,8 +24,11 @@ def _draw_batch(uniforms, w, records, densities, rows):
     indices, weights = np.empty(b, np.int64), np.empty(b)
     places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
     tables = records.reshape(-1)  # one after the other
-    cumulative = np.cumsum(w)
-    total = cumulative[-1]
+    cumulative = np.empty(k)
+    total = 0.0
+    for j in range(k):
+        total += w[j]
+        cumulative[j] = total
     shared = uniforms.size > b
     for i in range(b):
         u = uniforms[b if shared else i] * total
