@@ -9,6 +9,7 @@ from numba import njit
 from handful.checks import check_integer, check_number
 from handful.linalg import project_restricted_simplex
 
+LEARNED = ("_learner.w", "_learner.H", "_learner.H_inv", "_learner.memory")  # what a step changes, for `state_dict`
 REFRESH = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
 
 

@@ -53,7 +53,7 @@ def _dense_transposed_times(XT, v):
 
 @njit(cache=True, fastmath=FAST)
 def _dense_gram(XT, D, v, A, G):
-    # `A` holds ones, shape (d + 1, BLOCK), `G` zeros; arrays of two dimensions that are made here take seconds to compile
+    # `A` holds ones, shape (d + 1, BLOCK), `G` zeros: arrays of two dimensions that are made here take long to compile
     d, n = XT.shape
     out = np.zeros(d + 1)
     scaled = np.empty(BLOCK)

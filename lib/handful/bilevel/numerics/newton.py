@@ -84,7 +84,9 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
         scaled = A * np.sqrt(c * h)[:, None]
         hessian = scaled.T @ scaled
         hessian.ravel()[:: p + 1] += ridge
-        factor, failed = dpotrf(hessian.T, lower=True, overwrite_a=True)  # the transpose has LAPACK's column-major order
+        factor, failed = dpotrf(
+            hessian.T, lower=True, overwrite_a=True
+        )  # the transpose has LAPACK's column-major order
         if failed:
             raise np.linalg.LinAlgError("the Hessian is not positive definite")
         if not size > tol or iteration == max_iter:
