@@ -27,7 +27,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 ROOMS = [
-    ["version", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
+    ["compiling", "version", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
     ["baselines"],
     ["svm"],
     ["sensitivity"],
@@ -41,6 +41,7 @@ ROOMS = [
     ["distributed"],
     ["comparison"],
     ["data"],
+    ["warmup"],
     ["cli"],
 ]
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own")  # rooms of handful_papers; its other modules are the machinery

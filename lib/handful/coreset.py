@@ -78,7 +78,8 @@ class Coreset:
     def subset(self, dataset):
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
 
-        Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended.
+        Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended; to a dictionary, as the
+        items of Hugging Face's data sets are, as its entry "weight".
         """
         from handful.torch_data import WeightedSubset
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numba import njit
-from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
 
 from handful.checks import MAX_SEED
@@ -57,6 +56,8 @@ class KMeansPlusPlus(_Centers):
     """
 
     def _centers(self, X, sample_weight, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
         seed = int(rng.integers(MAX_SEED))
         # one trial a step is the published algorithm; scikit-learn's default is greedy
         _, centers = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)

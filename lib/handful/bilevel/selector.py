@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
@@ -24,7 +25,7 @@ from handful.coreset import Selector
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
 OPTIONS = {
-    "rule": ("quadratic", "linear"),
+    "rule": ("auto", "quadratic", "linear"),
     "weighting": ("auto", "binary", "optimised", "corrective"),
     "outer": OUTER,
 }
@@ -54,7 +55,7 @@ class BilevelCoreset(Selector):
     problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of two: what will be
         trained on the coreset; `Logistic()` by default
     size : number of points m
-    rule : which point is best to add:
+    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no other (`Network`):
         "linear" takes the smallest implicit gradient (the paper, Equation 4);
         "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
         predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
@@ -110,7 +111,7 @@ class BilevelCoreset(Selector):
         problem=None,
         *,
         size=100,
-        rule="quadratic",
+        rule="auto",
         weighting="auto",
         strategy="forward",
         outer="train",
@@ -178,12 +179,12 @@ class BilevelCoreset(Selector):
         model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
         if model_of is _model:
             X, y, sample_weight = self._check_input(X, y, sample_weight)
-        problem, strategy, weighting, ihvp = self._checked_options()
+        problem, strategy, rule, weighting, ihvp = self._checked_options()
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
         model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
-        start = strategy.start(candidates, self.size, self.rule, rng)
+        start = strategy.start(candidates, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
@@ -192,9 +193,9 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
-            if self.verbose and self.rule == "quadratic":
+            if self.verbose and rule == "quadratic":
                 bar.set_postfix_str(model.way())
-            options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
+            options = dict(rule=rule, weighting=weighting, labels=candidates.labels, bar=bar)
             try:
                 weights = strategy.run(model, self.size, **options)
             except KeyboardInterrupt:
@@ -262,12 +263,17 @@ class BilevelCoreset(Selector):
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
         weighting = strategy.weighting if weighting == "auto" else weighting
-        if problem.forward_only and not (forward and self.rule == "linear" and weighting == "binary"):
+        rule = ("linear" if problem.forward_only else "quadratic") if self.rule == "auto" else self.rule
+        if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
             raise ValueError(
-                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' and weighting='binary' (or "
-                f"'auto') for {type(problem).__name__}, got {(self.strategy, self.rule, self.weighting)}."
+                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or 'auto') and "
+                f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
+                f"{(self.strategy, self.rule, self.weighting)}."
             )
-        return problem, strategy, weighting, as_inverse_hessian(self.ihvp)
+        if forward and strategy.batch_size is None:
+            n_rounds = problem.n_rounds
+            strategy = clone(strategy).set_params(batch_size=-(-self.size // n_rounds) if n_rounds else 1)
+        return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
 
 
 def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy, ihvp, weighted):

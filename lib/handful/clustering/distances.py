@@ -35,7 +35,10 @@ def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
         row = products[i]
         for g in range(n_groups):
             minima[g] = _smallest(half_sq, row, g * GROUP, min(g * GROUP + GROUP, n_centers))
-        limit = minima.min() + slack[i]
+        least = minima[0]
+        for g in range(1, n_groups):
+            least = min(least, minima[g])
+        limit = least + slack[i]
         best = np.inf
         for g in range(n_groups):
             if minima[g] > limit:

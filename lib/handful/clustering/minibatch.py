@@ -2,9 +2,9 @@
 
 import numpy as np
 from numba import njit
-from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from handful.checks import (
     MAX_SEED,
@@ -75,6 +75,7 @@ class MiniBatchKMeans(CentersEstimator):
     n_steps : int, batches of one `fit`
     init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
     random_state : int, RandomState, Generator or None
+    verbose : bool, whether `fit` shows a progress bar
 
     Attributes
     ----------
@@ -96,7 +97,15 @@ class MiniBatchKMeans(CentersEstimator):
     """
 
     def __init__(
-        self, n_clusters=8, *, sampler=None, batch_size=100, n_steps=1000, init="k-means++", random_state=None
+        self,
+        n_clusters=8,
+        *,
+        sampler=None,
+        batch_size=100,
+        n_steps=1000,
+        init="k-means++",
+        random_state=None,
+        verbose=False,
     ):
         self.n_clusters = n_clusters
         self.sampler = sampler
@@ -104,9 +113,12 @@ class MiniBatchKMeans(CentersEstimator):
         self.n_steps = n_steps
         self.init = init
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None):
         """Run `n_steps` batches from a fresh start.
+
+        Ctrl-C raises KeyboardInterrupt, and leaves the centres of the batches so far: `n_steps_` says how many.
 
         Parameters
         ----------
@@ -124,7 +136,9 @@ class MiniBatchKMeans(CentersEstimator):
         self._start(X, sample_weight, rng)
         sampler = self._make_sampler(X, rng)
         is_weighted = not (sample_weight == sample_weight[0]).all()
-        for _ in range(self.n_steps):
+        for attribute in ("labels_", "inertia_"):  # of an earlier fit, should this one be interrupted
+            vars(self).pop(attribute, None)
+        for _ in tqdm(range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose):
             if sampler is None:
                 indices = rng.integers(len(X), size=min(self.batch_size, len(X)))
                 weights = np.ones(len(indices))
@@ -179,6 +193,8 @@ class MiniBatchKMeans(CentersEstimator):
         return X, sample_weight
 
     def _start(self, X, sample_weight, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
         if isinstance(self.init, str):
             if self.init != "k-means++":
                 raise ValueError(f"init must be 'k-means++' or an array of centres, got {self.init!r}.")

@@ -6,7 +6,7 @@ from numba import njit
 from handful.linalg import fill_alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import NewtonLearner, check_mixture_weights
+from handful.sampling.newton import LEARNED, NewtonLearner, check_mixture_weights
 
 # The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
 # instead of the projection, and one component for the whole batch.
@@ -24,8 +24,11 @@ def _draw_batch(uniforms, w, records, densities, rows):
     indices, weights = np.empty(b, np.int64), np.empty(b)
     places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
     tables = records.reshape(-1)  # one after the other
-    cumulative = np.cumsum(w)
-    total = cumulative[-1]
+    cumulative = np.empty(k)
+    total = 0.0
+    for j in range(k):
+        total += w[j]
+        cumulative[j] = total
     shared = uniforms.size > b
     for i in range(b):
         u = uniforms[b if shared else i] * total
@@ -100,6 +103,8 @@ class FixedMixture(Sampler):
     ValueError
         for rows that are not distributions, points that could not be drawn, a batch larger than n
     """
+
+    _learned = ("_w", "_rows")
 
     def __init__(
         self,
@@ -199,6 +204,8 @@ class MixtureSampler(FixedMixture):
     >>> indices, weights = sampler.sample()
     >>> sampler.update(np.array([1.0, 2.0]))
     """
+
+    _learned = (*LEARNED, "_rows")
 
     def __init__(
         self,

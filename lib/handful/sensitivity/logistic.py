@@ -1,7 +1,6 @@
 """Sensitivity coresets for logistic regression."""
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
@@ -28,6 +27,8 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     -------
     shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
     """
+    from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
     _, centers = kmeans_plusplus(
         Z, min(n_clusters, len(Z)), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
     )

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
 from handful.coreset import Coreset, Selector
@@ -58,6 +59,8 @@ class SVMCoreset(Selector):
         by label and margin: much less noise, dependent draws)
     xi : float in (0, 1); relative duality gap allowed to the rough solution
     random_state : None, int, RandomState or Generator
+    verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a clustering of each class,
+        and the scores
 
     Attributes
     ----------
@@ -107,6 +110,7 @@ class SVMCoreset(Selector):
         sampling="multinomial",
         xi=0.1,
         random_state=None,
+        verbose=False,
     ):
         self.size = size
         self.l2 = l2
@@ -115,6 +119,7 @@ class SVMCoreset(Selector):
         self.sampling = sampling
         self.xi = xi
         self.random_state = random_state
+        self.verbose = verbose
 
     @property
     def _repeats(self):
@@ -142,7 +147,8 @@ class SVMCoreset(Selector):
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
-        scores = self._scores(X, rows, signs, u, rng)
+        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
+            scores = self._scores(X, rows, signs, u, rng, bar)
         self._keep(scores, rows, len(sample_weight))
         self._drawn_from = rows, signs, u, scores
         return self._draw(self.size, rng)
@@ -191,7 +197,7 @@ class SVMCoreset(Selector):
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
-    def _scores(self, X, rows, signs, u, rng):
+    def _scores(self, X, rows, signs, u, rng, bar):
         """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
         total = u.sum()
         if sparse.issparse(X):
@@ -203,6 +209,7 @@ class SVMCoreset(Selector):
             points = DenseRows(columns.XT)
         price = hinge_price(self.l2, total)
         rough = rough_solution(columns, signs, price * u, tol=self.xi)
+        bar.update()
         opt = max(rough.lower_bound, np.finfo(float).tiny)  # of a solver that stopped early: every bound is then 1
         constants = dict(total_weight=total, price=price, opt=opt)
         bound = RULES[self.rule]
@@ -214,11 +221,13 @@ class SVMCoreset(Selector):
             distance = mine.distances(labels, centers)
             sensitivities[part] = bound(distance, u[part], weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
+            bar.update()
         margins = signs * columns.times(rough.w)
         q = sensitivities / sensitivities.sum()
         if self.rule == "mixture":
             pull = pulls(columns, u, margins, moments(columns, u))
             q = mixture(sensitivities, pull, total_sensitivity=sensitivities.sum(), total_pull=pull.sum())
+        bar.update()
         return Scores(sensitivities, q, margins, tuple(counts), rough.lower_bound)
 
     def _clusters(self, points, u, bound, constants, rng):

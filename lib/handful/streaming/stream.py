@@ -1,5 +1,7 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
+from tqdm.auto import tqdm
+
 from handful.checks import is_dask, over_chunks
 from handful.coreset import check_selector
 from handful.streaming.base import StreamMemory
@@ -21,6 +23,7 @@ class MergeReduce(StreamMemory):
         coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization" (2024): when a leaf finds no free slot,
         two neighbouring nodes are merged, which `first_to_merge` chooses
     random_state : None, int, RandomState or Generator
+    verbose : bool, whether `fit` and `partial_fit` show a progress bar
 
     Attributes
     ----------
@@ -44,12 +47,13 @@ class MergeReduce(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, selector, *, size=100, leaf_size=1000, n_slots=None, random_state=None):
+    def __init__(self, selector, *, size=100, leaf_size=1000, n_slots=None, random_state=None, verbose=False):
         self.selector = selector
         self.size = size
         self.leaf_size = leaf_size
         self.n_slots = n_slots
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None):
         """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
@@ -109,6 +113,10 @@ class MergeReduce(StreamMemory):
     def _take_in(self, X, y, sample_weight):
         X, y, sample_weight = self._open(X, y, sample_weight)
         self._top = None  # the root of the tree, once it was asked for
+        with tqdm(total=X.shape[0], desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
+            self._take_leaves(X, y, sample_weight, bar)
+
+    def _take_leaves(self, X, y, sample_weight, bar):
         start, n = 0, X.shape[0]
         while True:
             stop = min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
@@ -123,6 +131,7 @@ class MergeReduce(StreamMemory):
                 self._leaf = [*self._leaf, rows]
             if sum(map(len, self._leaf)) >= self.leaf_size:
                 (self._climb if self.n_slots is None else self._fill_slot)()
+            bar.update(stop - start)
             start = stop
             if start == n:
                 return

@@ -47,6 +47,7 @@ class Problem(BaseEstimator):
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
     classifies = False  # whether y holds classes, of which each must be among the chosen rows
+    n_rounds = None  # rounds of forward selection where `Forward` has no batch size; None adds one point a round
     forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
     alternate = False  # whether the parts of a joint problem take turns
 
