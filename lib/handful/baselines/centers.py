@@ -2,8 +2,10 @@
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
@@ -12,6 +14,8 @@ from handful.linalg import sq_distance
 
 class _Centers(Selector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
+
+    _takes_sparse = True
 
     def __init__(self, size=100, *, weighting="binary", random_state=None):
         self.size = size
@@ -62,7 +66,7 @@ class KMeansPlusPlus(_Centers):
         _, centers = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)
         distinct = list(dict.fromkeys(centers.tolist()))
         if len(distinct) < self.size:  # all distinct rows are chosen: any further row will do
-            rest = np.setdiff1d(np.arange(len(X)), distinct)
+            rest = np.setdiff1d(np.arange(X.shape[0]), distinct)
             distinct += rng.choice(rest, self.size - len(distinct), replace=False).tolist()
         return np.array(distinct)
 
@@ -98,7 +102,7 @@ def farthest_first(X, n, *, rng, covered=()):
 
     Parameters
     ----------
-    X : array, shape (rows, d)
+    X : array or CSR matrix, shape (rows, d)
     n : int, rows wanted, at most all of them
     rng : numpy.random.Generator; draws the first row where nothing is covered yet
     covered : array, shape (c, d), points that count as chosen already
@@ -107,12 +111,24 @@ def farthest_first(X, n, *, rng, covered=()):
     -------
     int array, shape (n,), distinct; ties go to the smallest index
     """
-    sq_dist = np.full(len(X), np.inf)
+    sq_dist = np.full(X.shape[0], np.inf)
+    approach = _approach
+    if sparse.issparse(X):
+        X = X.astype(np.float64)
+        sq_norms = row_norms(X, squared=True)
+        unit = sq_norms.max() or 1.0
+
+        def approach(X, point, sq_dist):
+            point = point.toarray().ravel() if sparse.issparse(point) else point
+            found = sq_norms - 2 * (X @ point) + point @ point
+            found[found < 1e-14 * unit] = 0.0  # rounding
+            np.minimum(sq_dist, found, out=sq_dist)
+
     for point in covered:
-        _approach(X, point, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(len(X)))]
+        approach(X, point, sq_dist)
+    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        _approach(X, X[chosen[-1]], sq_dist)
+        approach(X, X[[chosen[-1]]] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
         chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
