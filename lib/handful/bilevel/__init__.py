@@ -16,6 +16,7 @@ from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
+from handful.bilevel.suspicion import Suspects, suspects
 
 __all__ = [
     "BilevelCoreset",
@@ -36,7 +37,9 @@ __all__ = [
     "Problem",
     "ProxyCoreset",
     "Regularised",
+    "Suspects",
     "TrainConfig",
     "design_gradient",
     "design_objective",
+    "suspects",
 ]
