@@ -27,9 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
 from sklearn.exceptions import DataConversionWarning
 from sklearn.kernel_approximation import RBFSampler
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -75,6 +76,8 @@ PAIRS = [
     (CoresetEstimator(UniformCoreset(10, random_state=0), LogisticRegression()), ONE_LABEL),
     (CoresetEstimator(BilevelCoreset(size=10, random_state=0), LogisticRegression()), ONE_LABEL),
     (CoresetEstimator(UniformCoreset(10, random_state=0), Ridge()), {"check_regressors_train": MANY_ROWS}),
+    (CoresetEstimator(StratifiedCoreset(9, random_state=0), SGDClassifier(random_state=0)), ONE_LABEL),
+    (CoresetEstimator(UniformCoreset(10), KMeans(3), random_state=0), {}),
     (CoresetEstimator(BilevelCoreset(LeastSquares(1e-6), size=10, random_state=0), Ridge()), {}),
 ]
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
@@ -148,7 +148,8 @@ class CoresetEstimator(Delegate):
         """
         self._check_parts()
         routed = self._route("fit", params)
-        selector, estimator, _ = self._fresh_parts()
+        selector, estimator, self._rng = self._fresh_parts()
+        self._check_rows(X)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
         self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
@@ -173,7 +174,9 @@ class CoresetEstimator(Delegate):
         if first:
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
         validate_data(self, X, reset=first, skip_check_array=True)
-        n = np.shape(X)[0]
+        self._check_rows(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        n = X.shape[0]
         if self.selector_.size < n:
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
@@ -184,6 +187,11 @@ class CoresetEstimator(Delegate):
             options["classes"] = classes
         self.estimator_.partial_fit(take_rows(X, indices), take_rows(y, indices), sample_weight=weights, **options)
         return self
+
+    @available_if(_estimator_has("transform"))
+    def fit_transform(self, X, y=None, sample_weight=None, **params):
+        """`fit`, then `transform` of all rows of `X`."""
+        return self.fit(X, y, sample_weight, **params).transform(X)
 
     def _check_parts(self):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
@@ -197,13 +205,19 @@ class CoresetEstimator(Delegate):
             f"coreset; {way_out}"
         )
 
+    def _check_rows(self, X):
+        # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
+        takes = get_tags(self.estimator).input_tags
+        if not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
+            check_array(X, accept_sparse=True, ensure_all_finite=not takes.allow_nan, estimator=self)
+
     def _fresh_parts(self):
         parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)
         if self.random_state is not None:
             for part in parts:
                 if "random_state" in part.get_params():
                     part.set_params(random_state=int(rng.integers(MAX_SEED)))
-        elif parts[0].random_state is not None:
+        elif getattr(parts[0], "random_state", None) is not None:
             rng = as_generator(parts[0].random_state)
         return *parts, rng
 
@@ -230,7 +244,7 @@ def _select(selector, X, y, sample_weight, options):
 
 def _chosen(options, X, indices):
     # What has an entry a row goes with its rows.
-    n = np.shape(X)[0]
     return {
-        name: take_rows(value, indices) if np.shape(value)[:1] == (n,) else value for name, value in options.items()
+        name: take_rows(value, indices) if np.shape(value)[:1] == np.shape(X)[:1] else value
+        for name, value in options.items()
     }
