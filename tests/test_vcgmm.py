@@ -432,9 +432,16 @@ def test_hard_assignments_are_lloyds_iterations(rng):
 
 # scikit-learn's checks, odd and bad input
 
+OTHER_SEEDS = (
+    "rows removed or repeated are other rows to draw seeds from: another local optimum; equal from equal centres, which "
+    "is tested above"
+)
+ASKS_FOR_CLASSES = "asks whatever has predict_proba for a classifier's tags; test_sparse_input compares with dense rows"
 EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "rows removed or repeated are other rows to draw seeds from: "
-    "another local optimum; equal from equal centres, which is tested above",
+    "check_sample_weight_equivalence_on_dense_data": OTHER_SEEDS,
+    "check_sample_weight_equivalence_on_sparse_data": OTHER_SEEDS,
+    "check_estimator_sparse_array": ASKS_FOR_CLASSES,
+    "check_estimator_sparse_matrix": ASKS_FOR_CLASSES,
 }
 
 
