@@ -27,7 +27,18 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 ROOMS = [
-    ["compiling", "version", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
+    [
+        "compiling",
+        "version",
+        "lazy",
+        "torch_data",
+        "torch_training",
+        "checks",
+        "coreset",
+        "estimator",
+        "resampling",
+        "linalg",
+    ],
     ["baselines"],
     ["svm"],
     ["sensitivity"],

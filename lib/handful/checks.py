@@ -136,18 +136,19 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
 
 
-def signed_labels(y, model):
+def signed_labels(y, model, *, several=False):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
     Parameters
     ----------
     y : labels of any kind, shape (n,)
     model : str, what needs two classes, for the message: "an SVM"
+    several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row is of the class
 
     Raises
     ------
     ValueError
-        unless there are exactly two classes.
+        unless there are exactly two classes, or with `several` at least two.
     """
     numbers = np.asarray(y)
     if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
@@ -162,6 +163,8 @@ def signed_labels(y, model):
             "BilevelCoreset(LeastSquares(...))."
         )
     classes, codes = np.unique(y, return_inverse=True)
+    if several and len(classes) > 2:
+        return classes, 2.0 * (codes == np.arange(len(classes))[:, None]) - 1.0
     if len(classes) != 2:
         shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
         few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"

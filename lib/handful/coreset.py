@@ -183,11 +183,10 @@ class Selector(BaseEstimator):
             )
         if not self._reads:
             X = checked_shape(X)
-            validate_data(self, X, skip_check_array=True)  # the number and the names of the features
             if y is not None:
                 y = validate_data(self, y=y, multi_output=False, y_numeric=False)
                 check_consistent_length(X, y)
-            return X, y
+            return validate_data(self, X, skip_check_array=True), y  # the number and the names of the features
         if y is None:
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)

@@ -2,7 +2,9 @@
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
@@ -11,6 +13,8 @@ from handful.linalg import sq_distance
 
 class _Centers(Selector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
+
+    _takes_sparse = True
 
     def __init__(self, size=100, *, weighting="binary", random_state=None):
         self.size = size
@@ -63,7 +67,7 @@ class KMeansPlusPlus(_Centers):
         _, centers = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)
         distinct = list(dict.fromkeys(centers.tolist()))
         if len(distinct) < self.size:  # all distinct rows are chosen: any further row will do
-            rest = np.setdiff1d(np.arange(len(X)), distinct)
+            rest = np.setdiff1d(np.arange(X.shape[0]), distinct)
             distinct += rng.choice(rest, self.size - len(distinct), replace=False).tolist()
         return np.array(distinct)
 
@@ -99,7 +103,7 @@ def farthest_first(X, n, *, rng, covered=()):
 
     Parameters
     ----------
-    X : array, shape (rows, d)
+    X : array or CSR matrix, shape (rows, d)
     n : int, rows wanted, at most all of them
     rng : numpy.random.Generator; draws the first row where nothing is covered yet
     covered : array, shape (c, d), points that count as chosen already
@@ -108,15 +112,30 @@ def farthest_first(X, n, *, rng, covered=()):
     -------
     int array, shape (n,), distinct; ties go to the smallest index
     """
-    sq_dist = np.full(len(X), np.inf)
+    sq_dist = np.full(X.shape[0], np.inf)
+    lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
-        approach(X, point, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(len(X)))]
+        lower(X, point, sq_dist)
+    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        approach(X, X[chosen[-1]], sq_dist)
+        lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
         chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
+
+
+def _approach_sparse(X):
+    # `approach` for the rows of a CSR matrix, whose squared norms are computed once
+    X = X.astype(np.float64)
+    sq_norms = row_norms(X, squared=True)
+    rounding = 1e-14 * (sq_norms.max() or 1.0)
+
+    def lower(_, point, sq_dist):
+        found = sq_norms - 2 * (X @ point) + point @ point
+        found[found < rounding] = 0.0
+        np.minimum(sq_dist, found, out=sq_dist)
+
+    return lower
 
 
 @njit(cache=True, nogil=True)

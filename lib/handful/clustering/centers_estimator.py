@@ -20,7 +20,7 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return euclidean_distances(self._validate(X), self.cluster_centers_)
 
     def _validate(self, X, reset=False):
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
 
     @property
     def _n_features_out(self):
@@ -28,5 +28,6 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

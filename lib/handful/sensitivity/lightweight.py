@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
+from scipy import sparse
+from sklearn.utils.extmath import row_norms
 
 from handful.coreset import Selector
 from handful.linalg import sq_distance
@@ -167,7 +169,7 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
 
     Parameters
     ----------
-    X : array or memory map, shape (n, d), finite
+    X : array, memory map or CSR matrix, shape (n, d), finite
     size : int, number of draws; a row that is drawn repeatedly gets the sum of its weights
     rng : numpy.random.Generator
     sample_weight : float array, shape (n,), non-negative, or None
@@ -178,9 +180,13 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     weights : float array; the expected sum of weights * cost is the sum of the cost over all rows
     """
     n, d = X.shape
-    n_blocks = -(-n // BLOCK)
     # weights near the largest float would overflow
     scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
+    if sparse.issparse(X):
+        u = np.ones(n) if sample_weight is None else sample_weight / scale
+        indices, weights = _sparse_draws(X.astype(np.float64), u, size, rng)
+        return merge_draws(indices, weights * scale)
+    n_blocks = -(-n // BLOCK)
 
     def read(start, stop):
         u = np.ones(stop - start) if sample_weight is None else sample_weight[start:stop] / scale
@@ -199,6 +205,20 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
         indices.append(start + picked)
         weights.append(weight * scale)
     return merge_draws(np.concatenate(indices), np.concatenate(weights))
+
+
+def _sparse_draws(X, u, size, rng):
+    # The same draws by norms and products, which read nothing but what is stored.
+    unit = np.abs(X.data).max(initial=0.0) or 1.0
+    X = X / unit  # squares of tiny entries do not underflow
+    mean = (u @ X) / u.sum()
+    sq_dist = np.maximum(row_norms(X, squared=True) - 2 * (X @ mean) + mean @ mean, 0.0)
+    scatter = u @ sq_dist
+    q = 0.5 * u / u.sum() + 0.5 * u * (sq_dist / scatter) if scatter > 0 else u / u.sum()
+    edges = np.cumsum(q)
+    last = int(np.flatnonzero(q)[-1])
+    rows = np.minimum(np.searchsorted(edges, np.sort(rng.random(size)) * edges[-1], side="right"), last)
+    return rows, u[rows] / (size * q[rows] / edges[-1])
 
 
 class LightweightCoreset(Selector):
@@ -225,6 +245,7 @@ class LightweightCoreset(Selector):
     True
     """
 
+    _takes_sparse = True
     _repeats = True
     _ranks = False
 

@@ -105,8 +105,56 @@ class MergeReduce(StreamMemory):
             self._take_in(X, y, sample_weight)
         return self
 
+    def save(self, path):
+        """Write the stream to a file, from which `load` goes on with it in another process.
+
+        Parameters
+        ----------
+        path : str or path of a .npz file, which is replaced once the new one is whole. It holds the rows held, their
+            labels and the options, no code and no pickle; `selector` and `random_state` are not saved
+
+        Returns
+        -------
+        pathlib.Path of the file
+
+        Raises
+        ------
+        NotFittedError
+            before the first chunk
+        TypeError
+            for labels that are neither numbers nor words
+        """
+        kept = {"node": self._nodes, "leaf": dict(enumerate(self._leaf)), "slot": dict(enumerate(self._slots))}
+        nodes = {f"{kind} {key}": node for kind, group in kept.items() for key, node in group.items()}
+        return self._write(path, nodes, n_leaves=self._n_leaves, slot_weights=self.slot_weights_)
+
+    @classmethod
+    def load(cls, path, selector):
+        """The stream that `save` wrote; further chunks and the coreset are as if it had never stopped.
+
+        Parameters
+        ----------
+        path : str or path
+        selector : the selector of the stream, with the same options
+
+        Raises
+        ------
+        ValueError
+            for a damaged file, another kind of tree and another selector
+        """
+        stream, nodes, state = cls._read(path, selector)
+        stream._n_leaves, stream.slot_weights_ = state["n_leaves"], state["slot_weights"]
+        for name, node in nodes.items():
+            kind, key = name.split()
+            if kind == "node":
+                stream._nodes[int(key)] = node
+            else:
+                (stream._leaf if kind == "leaf" else stream._slots).append(node)
+        return stream
+
     def _start(self):
         super()._start()
+        self._top = None
         self._nodes, self._leaf, self._n_leaves = {}, [], 0
         self._slots, self.slot_weights_ = [], []
 
