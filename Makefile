@@ -37,8 +37,8 @@ lint: $(STAMP) ## Check code and notebooks with ruff, types with mypy, and that 
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
 		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }
 
-lab: $(STAMP) ## Open JupyterLab on the notebooks
-	@.venv/bin/jupyter lab notebooks
+lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
+	@.venv/bin/jupyter lab notebooks/index.ipynb
 
 docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs the how-tos, any warning is an error
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html

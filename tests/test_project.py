@@ -28,7 +28,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 ROOMS = [
-    ["version", "lazy", "torch_data", "torch_training", "checks", "coreset", "linalg"],
+    ["version", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
     ["baselines"],
     ["svm"],
     ["sensitivity"],
@@ -40,10 +40,11 @@ ROOMS = [
     ["active"],
     ["dictionary"],
     ["distributed"],
+    ["comparison"],
     ["data"],
     ["cli"],
 ]
-PAPERS = ("bico", "svm", "vrm", "vcgmm")  # rooms of handful_papers; its other modules are the machinery
+PAPERS = ("bico", "svm", "vrm", "vcgmm", "own")  # rooms of handful_papers; its other modules are the machinery
 MAX_LINES = 450
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.

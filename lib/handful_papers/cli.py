@@ -14,7 +14,7 @@ from handful.cli import Refused
 from handful_papers import provenance
 from handful_papers.notebooks import PROFILES
 
-_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas")
+_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
 
 
 def add_commands(commands):
@@ -74,10 +74,13 @@ def add_commands(commands):
     )
     report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
     report.add_argument("--judge", action="store_true", help="judge the claims of all records again from their rows")
+    report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
     # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser("readme", description="Compare the README's table of results with the records.")
+    readme = commands.add_parser(
+        "readme", description="Compare the tables of results in README.md and notebooks/index.ipynb with the records."
+    )
     readme.add_argument("--write", action="store_true", help="put the table there instead")
     readme.set_defaults(run=_readme)
 
@@ -291,6 +294,8 @@ def _report(args):
     _need_extra()
     if args.judge:
         _judge()
+    if args.redraw:
+        _redraw()
     if args.check or args.strict:
         return _check(args.strict)
     return 0 if _build_report(provenance.output_root()) else 1
@@ -301,6 +306,21 @@ def _judge():
 
     changed = judge_all_records(provenance.output_root())
     print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
+
+
+def _redraw():
+    from handful_papers.notebooks import find_notebooks
+    from handful_papers.redraw import redraw
+
+    for notebook in find_notebooks(_checkout() / "notebooks"):
+        for profile in PROFILES:
+            path = provenance.output_root() / profile / f"{notebook.name}.json"
+            if path.is_file():
+                try:
+                    changed = redraw(path, notebook)
+                    print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                except ValueError as error:
+                    print(f"{notebook.name} at {profile}: left as it was: {error}")
 
 
 def _check(strict):
@@ -342,7 +362,7 @@ def _readme(args):
     except (OSError, ValueError) as error:
         raise Refused(str(error)) from error
     if current:
-        print("README.md holds the results on record.")
+        print("README.md and notebooks/index.ipynb hold the results on record.")
         return 0
     print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
     return 0 if args.write else 1
