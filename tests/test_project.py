@@ -4,6 +4,7 @@ import ast
 import fnmatch
 import importlib.metadata as metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -28,7 +29,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 ROOMS = [
-    ["version", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
+    ["version", "types", "lazy", "torch_data", "torch_training", "checks", "coreset", "estimator", "linalg"],
     ["baselines"],
     ["svm"],
     ["sensitivity"],
@@ -292,6 +293,25 @@ def test_a_wheel_holds_every_file_of_the_library_and_none_of_the_reproduction():
     assert [f for f in data if not any(fnmatch.fnmatch("/" + f, p.replace("**", "*")) for p in patterns)] == []
     packages = {path.parent for path in SOURCES.values()}
     assert [p for p in packages if not (p / "__init__.py").is_file()] == []
+
+
+def test_what_the_package_exports_is_annotated_for_type_checkers():
+    import handful
+
+    def bare(function):
+        takes = set(inspect.signature(function).parameters) - {"self", "cls"}
+        return bool(takes - set(function.__annotations__)) or (takes and "return" not in function.__annotations__)
+
+    missing = []
+    for thing in (getattr(handful, name) for name in handful.__all__):
+        if inspect.isfunction(thing):
+            missing += [thing.__name__] * bool(bare(thing))
+            continue
+        members = {n: m for n, m in inspect.getmembers(thing, inspect.isfunction) if m.__module__ in MODULES}
+        shown = {n: m for n, m in members.items() if not n.startswith("_") or n == "__init__"}
+        missing += [f"{thing.__name__}.{n}" for n, m in shown.items() if bare(m)]
+    assert missing == []
+    assert (LIB / "handful" / "py.typed").is_file()
 
 
 # --- a release

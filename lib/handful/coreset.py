@@ -1,6 +1,7 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -17,6 +18,7 @@ from handful.checks import (
     is_dask,
     over_chunks,
 )
+from handful.types import Table
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class Coreset:
         object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
         object.__setattr__(self, "weights", weights)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indices)
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Rows of `X` and of each further array, and the weights.
 
         Parameters
@@ -75,7 +77,7 @@ class Coreset:
         """
         return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
 
         Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended.
@@ -132,7 +134,7 @@ class Selector(BaseEstimator):
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Choose the coreset.
 
         Parameters
@@ -193,16 +195,16 @@ class Selector(BaseEstimator):
         return X, y
 
     @property
-    def coreset_(self):
+    def coreset_(self) -> Any:
         """The fitted `Coreset`."""
         check_is_fitted(self, "indices_")
         return Coreset(self.indices_, self.weights_)
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Shorthand for ``self.coreset_.take(X, *arrays)``."""
         return self.coreset_.take(X, *arrays)
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """Shorthand for ``self.coreset_.subset(dataset)``."""
         return self.coreset_.subset(dataset)
 

@@ -8,12 +8,13 @@ from sklearn.metrics import pairwise_distances_argmin
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.linalg import sq_distance
+from handful.types import Seed
 
 
 class _Centers(Selector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    def __init__(self, size=100, *, weighting="binary", random_state=None):
+    def __init__(self, size: int = 100, *, weighting: str = "binary", random_state: Seed = None) -> None:
         self.size = size
         self.weighting = weighting
         self.random_state = random_state

@@ -1,8 +1,11 @@
 """The base class of all samplers of points (batches, importance weights, feedback) and the uniform sampler."""
 
+from typing import Any
+
 import numpy as np
 
 from handful.checks import as_generator, check_integer
+from handful.types import Seed, Table
 
 LARGEST_LOSS = 1e140
 
@@ -29,19 +32,25 @@ class Sampler:
 
     draws_sets = False  # takes one loss per point, not one per batch
 
-    def __init__(self, n, *, batch_size, random_state):
+    def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
         check_integer("batch_size", batch_size, most=n, why="a batch is drawn from that many points")
         self.n = int(n)
         self.batch_size = int(batch_size)
         self.rng = as_generator(random_state)
-        self._last = None
+        self._last: Any = None
 
-    def sample(self):
+    def _draw(self) -> Any:
+        raise NotImplementedError
+
+    def _learn(self, indices: Any, weights: Any, losses: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
         self._last = self._draw()
         return self._last
 
-    def update(self, losses, indices=None, weights=None):
+    def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
         """Take the feedback for one batch.
 
         Parameters
@@ -104,7 +113,7 @@ class UniformSampler(Sampler):
     random_state : int, Generator, RandomState or None
     """
 
-    def __init__(self, n, *, batch_size=100, random_state=None):
+    def __init__(self, n: int, *, batch_size: int = 100, random_state: Seed = None) -> None:
         super().__init__(n, batch_size=batch_size, random_state=random_state)
 
     def _draw(self):
