@@ -20,7 +20,11 @@ from numba.core import event
 # case -> (module of the class, expression that makes it, data set, how it is called)
 CASES = {
     "BilevelCoreset, logistic": ("handful", "h.BilevelCoreset(size=40, random_state=0)", "binary"),
-    "BilevelCoreset, least squares": ("handful", "h.BilevelCoreset(h.LeastSquares(), size=40, random_state=0)", "target"),
+    "BilevelCoreset, least squares": (
+        "handful",
+        "h.BilevelCoreset(h.LeastSquares(), size=40, random_state=0)",
+        "target",
+    ),
     "BilevelCoreset, multinomial": ("handful", "h.BilevelCoreset(size=40, random_state=0)", "digits"),
     "BilevelCoreset, optimised weights": (
         "handful",

@@ -198,3 +198,18 @@ def physical_memory():
     if not hasattr(os, "sysconf"):
         return float("inf")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_coreset(indices, weights):
+    """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
+    indices, weights = np.asarray(indices), np.asarray(weights)
+    if indices.ndim != 1 or indices.shape != weights.shape:
+        raise ValueError(
+            "a coreset needs one weight per index: got indices of shape "
+            f"{indices.shape} and weights of shape {weights.shape}."
+        )
+    if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+        raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+    if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+        raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+    return indices.astype(np.intp, copy=False), weights

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import (
+from handful.checks import , check_coreset
     as_generator,
     check_magnitude,
     check_sample_weight,
@@ -42,17 +42,8 @@ class Coreset:
     weights: np.ndarray
 
     def __post_init__(self):
-        indices, weights = np.asarray(self.indices), np.asarray(self.weights)
-        if indices.ndim != 1 or indices.shape != weights.shape:
-            raise ValueError(
-                "a coreset needs one weight per index: got indices of shape "
-                f"{indices.shape} and weights of shape {weights.shape}."
-            )
-        if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
-            raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
-        if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
-            raise ValueError("weights of a coreset must be finite numbers of at least 0.")
-        object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
+        indices, weights = check_coreset(self.indices, self.weights)
+        object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "weights", weights)
 
     def __len__(self) -> int:
