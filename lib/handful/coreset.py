@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import , check_coreset
+from handful.checks import (
     as_generator,
+    check_coreset,
     check_magnitude,
     check_sample_weight,
     check_size,
