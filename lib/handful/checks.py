@@ -216,3 +216,18 @@ def check_memory(what, n_bytes, way_out):
         raise MemoryError(
             f"{what} needs {int(n_bytes):,} bytes, more than the {physical_memory():,} of this machine: {way_out}."
         )
+
+
+def check_coreset(indices, weights):
+    """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
+    indices, weights = np.asarray(indices), np.asarray(weights)
+    if indices.ndim != 1 or indices.shape != weights.shape:
+        raise ValueError(
+            "a coreset needs one weight per index: got indices of shape "
+            f"{indices.shape} and weights of shape {weights.shape}."
+        )
+    if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+        raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+    if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+        raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+    return indices.astype(np.intp, copy=False), weights

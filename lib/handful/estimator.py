@@ -1,6 +1,7 @@
 """`CoresetEstimator`: an estimator that trains on the rows that a selector chooses."""
 
 import os
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_para
 
 from handful.checks import MAX_SEED, as_generator
 from handful.coreset import check_selector, choose, take_rows
+from handful.types import Seed, Table
 
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
@@ -26,7 +28,7 @@ def _estimator_has(method):
 
 def _of_the_estimator(name, doc):
     # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
-    def method(self, X, **params):
+    def method(self, X: Table, **params: Any) -> np.ndarray:
         check_is_fitted(self, "estimator_")
         return getattr(self.estimator_, name)(X, **self._route(name, params)["estimator"][name])
 
@@ -45,7 +47,7 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
             )
         return process_routing(self, method, **params)
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Where metadata go: `sample_weight` to this estimator, the rest to the estimator inside, if it requests it."""
         mapping = MethodMapping()
         for method in ("fit", "partial_fit", *ASKED):
@@ -54,7 +56,7 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     @property
-    def classes_(self):
+    def classes_(self) -> Any:
         return self.estimator_.classes_
 
     predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
@@ -64,22 +66,23 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
     transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
 
     @available_if(_estimator_has("score"))
-    def score(self, X, y=None, sample_weight=None, **params):
+    def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
         """The fitted estimator's own score on (X, y)."""
         check_is_fitted(self, "estimator_")
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
 
     @available_if(_estimator_has("get_feature_names_out"))
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the columns that `transform` gives."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.get_feature_names_out(input_features)
 
     @available_if(_estimator_has("set_output"))
-    def set_output(self, *, transform=None):
+    def set_output(self, *, transform: Any = None) -> Any:
         """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
-        for part in (self.estimator, getattr(self, "estimator_", self.estimator)):
+        parts: Any = (self.estimator, getattr(self, "estimator_", self.estimator))
+        for part in parts:
             part.set_output(transform=transform)
         return self
 
@@ -124,13 +127,13 @@ class CoresetEstimator(Delegate):
     True
     """
 
-    def __init__(self, selector, estimator, *, memory=None, random_state=None):
+    def __init__(self, selector: Any, estimator: Any, *, memory: Any = None, random_state: Seed = None) -> None:
         self.selector = selector
         self.estimator = estimator
         self.memory = memory
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None, **params):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> Self:
         """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
 
         Parameters
@@ -160,7 +163,9 @@ class CoresetEstimator(Delegate):
         return self
 
     @available_if(_estimator_has("partial_fit"))
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None, **params):
+    def partial_fit(
+        self, X: Table, y: Table = None, classes: Any = None, sample_weight: Table = None, **params: Any
+    ) -> Self:
         """Select from these rows, all of them if they are no more than the selector's size, then go on training.
 
         Parameters
@@ -221,7 +226,7 @@ class CoresetEstimator(Delegate):
             rng = as_generator(parts[0].random_state)
         return *parts, rng
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request it."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return super().get_metadata_routing().add(selector=self.selector, method_mapping=mapping)

@@ -9,6 +9,7 @@ from sklearn.utils.extmath import row_norms
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.linalg import sq_distance
+from handful.types import Seed
 
 
 class _Centers(Selector):
@@ -16,7 +17,7 @@ class _Centers(Selector):
 
     _takes_sparse = True
 
-    def __init__(self, size=100, *, weighting="binary", random_state=None):
+    def __init__(self, size: int = 100, *, weighting: str = "binary", random_state: Seed = None) -> None:
         self.size = size
         self.weighting = weighting
         self.random_state = random_state

@@ -1,6 +1,7 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
 from functools import cache
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -22,6 +23,7 @@ from handful.bilevel.strategies.subsets import Elimination, Exchange
 from handful.bilevel.trainer import TrainerCoreset
 from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
+from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
 OPTIONS = {
@@ -108,18 +110,18 @@ class BilevelCoreset(Selector):
 
     def __init__(
         self,
-        problem=None,
+        problem: Any = None,
         *,
-        size=100,
-        rule="auto",
-        weighting="auto",
-        strategy="forward",
-        outer="train",
-        ihvp="auto",
-        robust=False,
-        random_state=None,
-        verbose=False,
-    ):
+        size: int = 100,
+        rule: str = "auto",
+        weighting: str = "auto",
+        strategy: Any = "forward",
+        outer: str = "train",
+        ihvp: Any = "auto",
+        robust: bool = False,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.problem = problem
         self.size = size
         self.rule = rule
@@ -132,7 +134,9 @@ class BilevelCoreset(Selector):
         self.verbose = verbose
 
     @classmethod
-    def for_estimator(cls, estimator, *, size=100, random_state=None, selector=None, **options):
+    def for_estimator(
+        cls, estimator: Any, *, size: int = 100, random_state: Seed = None, selector: Any = None, **options: Any
+    ) -> Any:
         """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
 
         Parameters
@@ -156,7 +160,7 @@ class BilevelCoreset(Selector):
         few.ways(1.0)  # tells now if the family is unknown
         return few
 
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
         """Choose the coreset.
 
         Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
@@ -215,7 +219,7 @@ class BilevelCoreset(Selector):
         return tags
 
     @available_if(_classifies)
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
 
         One class alone has no boundary to be wrong about, so every row is as good: rows are drawn by weight, and all

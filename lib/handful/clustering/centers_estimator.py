@@ -6,12 +6,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import is_dask, over_chunks
+from handful.types import Table
 
 
 class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Base of estimators with `n_clusters` and `cluster_centers_`."""
 
-    def transform(self, X):
+    def transform(self, X: Table) -> np.ndarray:
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
         if is_dask(X):

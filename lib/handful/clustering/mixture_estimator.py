@@ -9,6 +9,7 @@ from handful.checks import as_generator, check_integer, is_dask, over_chunks
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import dense_blocks, nearest_centers
 from handful.clustering.walk import walk_to_centers
+from handful.types import Table
 
 SCORE_ENTRIES = 1 << 22  # distances held at a time
 
@@ -16,7 +17,7 @@ SCORE_ENTRIES = 1 << 22  # distances held at a time
 class MixtureEstimator(CentersEstimator):
     """Base of estimators with `cluster_centers_`, `variance_`, `weights_` and `neighbors_`."""
 
-    def predict(self, X, *, greedy=False):
+    def predict(self, X: Table, *, greedy: bool = False) -> np.ndarray:
         """The nearest centre of each row (with "isotropic" the likeliest cluster), int array of shape (n,).
 
         Parameters
@@ -37,14 +38,14 @@ class MixtureEstimator(CentersEstimator):
             return nearest_centers(X, self.cluster_centers_)[0]
         return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
 
-    def score_samples(self, X):
+    def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
         if is_dask(X):
             return over_chunks("rowwise")(self, "score_samples", X)
         return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
-    def score(self, X, y=None):
+    def score(self, X: Table, y: Table = None) -> float:
         """Mean log-density of the rows."""
         return float(self.score_samples(X).mean())
 

@@ -1,6 +1,7 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -32,6 +33,7 @@ from handful.clustering.variational import (
 )
 from handful.clustering.vcgmm_kernels import Threads
 from handful.sensitivity.lightweight import lightweight_coreset
+from handful.types import Seed, Table
 
 FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
 HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
@@ -92,21 +94,21 @@ class VCGMM(MixtureEstimator):
 
     def __init__(
         self,
-        n_clusters=8,
+        n_clusters: int = 8,
         *,
-        coreset_size=None,
-        n_neighbors=5,
-        init="greedy",
-        covariance="shared",
-        assignment="soft",
-        algorithm="fast",
-        tol=1e-4,
-        max_iter=300,
-        warm_start=False,
-        compute_labels=True,
-        random_state=None,
-        verbose=False,
-    ):
+        coreset_size: int | None = None,
+        n_neighbors: int = 5,
+        init: Any = "greedy",
+        covariance: str = "shared",
+        assignment: str = "soft",
+        algorithm: Any = "fast",
+        tol: float = 1e-4,
+        max_iter: int = 300,
+        warm_start: bool = False,
+        compute_labels: bool = True,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.n_clusters = n_clusters
         self.coreset_size = coreset_size
         self.n_neighbors = n_neighbors
@@ -121,7 +123,7 @@ class VCGMM(MixtureEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -141,7 +143,7 @@ class VCGMM(MixtureEstimator):
         """
         return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their clusters.
 
         Incremental EM (Neal and Hinton 1998): the statistics of the earlier rows, as large as the centres, take part in
@@ -375,7 +377,7 @@ class VCGMM(MixtureEstimator):
                 stacklevel=4,
             )
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(self, X: Table, y: Table = None, sample_weight: Table = None) -> np.ndarray:
         """`fit`, then the labels of `X`."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 

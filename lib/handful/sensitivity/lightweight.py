@@ -1,6 +1,7 @@
 """Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of any size."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -9,6 +10,7 @@ from sklearn.utils.extmath import row_norms
 
 from handful.coreset import Selector
 from handful.linalg import sq_distance
+from handful.types import Seed, Table
 
 BLOCK = 4096  # rows whose statistics are kept together
 CHUNK = 16 * BLOCK  # rows read at a time
@@ -108,7 +110,7 @@ class Draws:
     positions: list
     shares: np.ndarray
 
-    def part(self, chosen):
+    def part(self, chosen: Any) -> Any:
         """The draws from those blocks for which the bool array `chosen` is true."""
         places = np.flatnonzero(chosen)
         positions = [self.positions[k] for k in places]
@@ -159,7 +161,7 @@ def pivot_rows(n):
     return slice(None, None, -(-n // N_PIVOT))
 
 
-def lightweight_coreset(X, size, *, rng, sample_weight=None):
+def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table = None) -> Any:
     """Sample a lightweight coreset: `size` weighted draws from the rows of `X`.
 
     Mixes uniform sampling with sampling by squared distance to the mean (Bachem, Lucic and Krause 2018, Algorithm 1):
@@ -249,7 +251,7 @@ class LightweightCoreset(Selector):
     _repeats = True
     _ranks = False
 
-    def __init__(self, size=1000, *, random_state=None):
+    def __init__(self, size: int = 1000, *, random_state: Seed = None) -> None:
         self.size = size
         self.random_state = random_state
 

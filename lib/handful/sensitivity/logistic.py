@@ -7,6 +7,7 @@ from sklearn.utils import ClassifierTags
 
 from handful.checks import MAX_SEED, check_integer, check_number, signed_labels
 from handful.coreset import Selector
+from handful.types import Seed
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -91,7 +92,9 @@ class LogisticSensitivity(Selector):
     _takes_sparse = True
     _repeats = True
 
-    def __init__(self, size=100, *, n_clusters=10, radius=1.0, random_state=None):
+    def __init__(
+        self, size: int = 100, *, n_clusters: int = 10, radius: float = 1.0, random_state: Seed = None
+    ) -> None:
         self.size = size
         self.n_clusters = n_clusters
         self.radius = radius

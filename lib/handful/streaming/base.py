@@ -1,6 +1,7 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
 
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +13,7 @@ from handful.checks import as_generator, check_integer, check_sample_weight, ref
 from handful.coreset import Coreset, check_selector
 from handful.streaming.files import read_nodes, write_nodes
 from handful.streaming.tree import Node, reduce_nodes
+from handful.types import Table
 
 FIXED = ("size", "leaf_size", "n_slots", "window")  # options that cannot change between the chunks of a stream
 
@@ -30,7 +32,7 @@ class StreamMemory(BaseEstimator):
     place, so that an error in the middle of a chunk can restore the old ones.
     """
 
-    def rows(self):
+    def rows(self) -> Any:
         """The coreset with its rows: ``(X, y, weights)``.
 
         Returns
@@ -48,20 +50,20 @@ class StreamMemory(BaseEstimator):
         return node.X, node.y, node.weights
 
     @property
-    def coreset_(self):
+    def coreset_(self) -> Any:
         """The `Coreset` of everything so far; its indices are positions in the stream."""
         node = self._coreset_rows()
         return Coreset(node.ids, node.weights)
 
     @property
-    def indices_(self):
+    def indices_(self) -> Any:
         return self._coreset_rows().ids
 
     @property
-    def weights_(self):
+    def weights_(self) -> Any:
         return self._coreset_rows().weights
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows` needs no arrays.
 
         Raises
@@ -78,7 +80,7 @@ class StreamMemory(BaseEstimator):
             )
         return coreset.take(X, *arrays)
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """Shorthand for ``self.coreset_.subset(dataset)``, for a data set that holds the whole stream."""
         return self.coreset_.subset(dataset)
 

@@ -1,11 +1,14 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
+from typing import Any, Self
+
 from tqdm.auto import tqdm
 
 from handful.checks import is_dask, over_chunks
 from handful.coreset import check_selector
 from handful.streaming.base import StreamMemory
 from handful.streaming.tree import concatenate
+from handful.types import Seed, Table
 
 
 class MergeReduce(StreamMemory):
@@ -47,7 +50,16 @@ class MergeReduce(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, selector, *, size=100, leaf_size=1000, n_slots=None, random_state=None, verbose=False):
+    def __init__(
+        self,
+        selector: Any,
+        *,
+        size: int = 100,
+        leaf_size: int = 1000,
+        n_slots: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.selector = selector
         self.size = size
         self.leaf_size = leaf_size
@@ -55,7 +67,7 @@ class MergeReduce(StreamMemory):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
 
         Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are, in one pass: the same
@@ -76,7 +88,7 @@ class MergeReduce(StreamMemory):
             vars(self).update(over_chunks("merge_reduce")(self, X, y, sample_weight))
         return self
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Take in the next rows of the stream, any number of them.
 
         An error leaves everything as it was before the call. Ctrl-C raises KeyboardInterrupt, and leaves a valid
@@ -222,7 +234,7 @@ class MergeReduce(StreamMemory):
         return self._top
 
     @property
-    def n_rows_held_(self):
+    def n_rows_held_(self) -> Any:
         return sum(map(len, [*self._leaf, *self._slots, *self._nodes.values()]))
 
 

@@ -1,6 +1,7 @@
 """`LinearSVM`: the exact soft-margin SVM, with a certificate."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -12,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import check_magnitude, check_number, check_sample_weight, refuse_dask, signed_labels
 from handful.svm.staged import solve
+from handful.types import Table
 
 
-def hinge_price(l2, total_weight):
+def hinge_price(l2: Any, total_weight: Any) -> Any:
     """What a unit of hinge loss costs beside ``1/2 |w|^2``: 1 / (l2 U), or 1 where `l2` is None.
 
     It is the lambda of "On Coresets for Support Vector Machines" (2020), and the `C` of scikit-learn.
@@ -42,7 +44,7 @@ def hinge_price(l2, total_weight):
     return 1.0 / strength
 
 
-def svm_objective(X, y, w, *, l2=None, sample_weight=None):
+def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample_weight: Table = None) -> Any:
     """The SVM objective of "On Coresets for Support Vector Machines" (2020), Definition 1.
 
     ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum of the weights u;
@@ -117,14 +119,24 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, *, l2=None, class_weight=None, tol=1e-8, max_iter=200, warm_start=False):
+    intercept_: np.ndarray
+
+    def __init__(
+        self,
+        *,
+        l2: float | None = None,
+        class_weight: Any = None,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        warm_start: bool = False,
+    ) -> None:
         self.l2 = l2
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
 
         Parameters
@@ -158,7 +170,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         if not sparse.issparse(X):
             center = (c / c.sum()) @ X
             X = X - center
-        starts = [None] * len(signs)
+        starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
             starts = np.column_stack([warm, self.intercept_ + warm @ center])
         options = dict(tol=self.tol, max_iter=self.max_iter)
@@ -192,14 +204,14 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         return factors @ members
 
-    def decision_function(self, X):
+    def decision_function(self, X: Table) -> np.ndarray:
         """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return margins.ravel() if len(self.coef_) == 1 else margins
 
-    def predict(self, X):
+    def predict(self, X: Table) -> np.ndarray:
         """The predicted class of each row, shape (n,)."""
         margins = self.decision_function(X)
         return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
