@@ -57,7 +57,9 @@ def one_claim(monkeypatch):
     """The demonstration makes one claim, "a"; call it to declare that anew."""
 
     def declare(**changes):
-        own = dict(id="a", item="Figure 6", text="It works", whose="own", measured="accuracy over 80", unit="%", rule="above")
+        own = dict(
+            id="a", item="Figure 6", text="It works", whose="own", measured="accuracy over 80", unit="%", rule="above"
+        )
         monkeypatch.setattr(claims, "declared", lambda paper, notebook: [Claim(**own | changes)])
 
     declare()

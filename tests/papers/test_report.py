@@ -224,7 +224,15 @@ def test_the_first_screen_counts_what_ran_and_what_failed(figures):
 
 
 def test_our_own_claims_are_counted_apart_from_the_papers(figures, monkeypatch):
-    own = dict(item="Table 8", text="A control", measured="a lead", unit="points", rule="above", quote="words", where="Section 1")
+    own = dict(
+        item="Table 8",
+        text="A control",
+        measured="a lead",
+        unit="points",
+        rule="above",
+        quote="words",
+        where="Section 1",
+    )
     claims = [Claim(id=id, whose=whose, **own) for id, whose in (("a", "own"), ("b", "own"), ("c", "paper"))]
     evidence = {c.id: [-1.0, -1.1, -0.9] for c in claims}
     _save("bico/tab08_cost", "laptop", claims, evidence, monkeypatch)
