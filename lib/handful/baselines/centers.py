@@ -5,7 +5,7 @@ from numba import njit
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
 
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import Selector
 from handful.linalg import sq_distance
 
@@ -106,7 +106,15 @@ def farthest_first(X, n, *, rng, covered=()):
     Returns
     -------
     int array, shape (n,), distinct; ties go to the smallest index
+
+    Raises
+    ------
+    TypeError, ValueError
+        for rows that are not finite or huge, an `n` outside 1..rows and an `rng` that is none
     """
+    X = check_rows(X)
+    check_integer("n", n, most=len(X), why="there are no more rows")
+    check_generator(rng)
     sq_dist = np.full(len(X), np.inf)
     for point in covered:
         _approach(X, point, sq_dist)

@@ -6,7 +6,7 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import MAX_SEED, as_generator, check_integer, check_sample_weight, check_size
+from handful.checks import MAX_SEED, as_generator, check_integer, check_magnitude, check_sample_weight, check_size
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.linalg import sq_distance
 
@@ -156,6 +156,7 @@ class MiniBatchKMeans(CentersEstimator):
 
     def _check(self, X, sample_weight, *, reset):
         X = self._validate(X, reset=reset)
+        check_magnitude(X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, len(X))
         if reset:
             check_size(self.n_clusters, len(X), len(X), name="n_clusters")

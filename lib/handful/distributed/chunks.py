@@ -102,4 +102,4 @@ def check_finite(chunk):
     X, y = chunk
     if not np.isfinite(X.data if sparse.issparse(X) else X).all():
         raise ValueError("a chunk of X contains NaN or infinity.")
-    return X, y
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64), y

@@ -3,7 +3,8 @@
 import dask
 import numpy as np
 
-from handful.checks import check_integer
+from handful.checks import check_generator, check_integer
+from handful.coreset import check_selector
 from handful.distributed.chunks import DistributedCoreset, check_finite, delayed_chunks, first_rows
 from handful.streaming import Node, reduce_nodes
 
@@ -33,6 +34,8 @@ def merge_reduce(selector, X, y=None, *, size, rng):
         the same length, NaN, infinity, and data that the selector refuses
     """
     check_integer("size", size)
+    check_generator(rng)
+    check_selector(selector)
     seed = int(rng.integers(2**32))
     chunks = delayed_chunks(X, y)
     starts, _ = first_rows(chunks)

@@ -6,10 +6,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import check_magnitude, check_number, check_sample_weight, signed_labels
+from handful.checks import (
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    check_vector,
+    signed_labels,
+)
 from handful.svm.staged import solve
 
 
@@ -30,8 +38,9 @@ def hinge_price(l2, total_weight):
     Raises
     ------
     ValueError
-        for an `l2` that is not a positive number, or so small that the price overflows
+        for an `l2` or a weight that is not a positive number, or so small that the price overflows
     """
+    check_number("total_weight", total_weight, above=0)
     if l2 is None:
         return 1.0
     check_number("l2", l2, above=0, why="or None for 1 / (sum of the weights)")
@@ -59,8 +68,13 @@ def svm_objective(X, y, w, *, l2=None, sample_weight=None):
     -------
     float
     """
+    X = check_array(X, accept_sparse="csr", dtype=np.float64)
+    check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+    y, w = check_vector(y, "y", X.shape[0]), check_vector(w, "w", X.shape[1] + 1)
+    if not np.isin(y, (-1, 1)).all():
+        raise ValueError(f"y must hold the labels -1 and +1, got {np.unique(y)[:5]}.")
+    u = check_sample_weight(sample_weight, len(y))
     hinge = np.maximum(0.0, 1.0 - y * (X @ w[:-1] + w[-1]))
-    u = np.ones(len(hinge)) if sample_weight is None else sample_weight
     return 0.5 * w[:-1] @ w[:-1] + hinge_price(l2, u.sum()) * (u @ hinge)
 
 
@@ -139,6 +153,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             for bad values, wrong lengths, other than two classes, and `l2` or `tol` not positive.
         """
         check_number("tol", self.tol, above=0)
+        check_integer("max_iter", self.max_iter)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
