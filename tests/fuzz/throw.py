@@ -13,7 +13,7 @@ from fuzz.kinds import FAILS, WORKS, World
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-ALWAYS = ("X", "y", "size", "batch_size", "n_clusters", "n_classes", "n_kept", "test_size")  # whose defaults need rows
+ALWAYS = ("X", "y", "size", "batch_size", "n_clusters", "n_classes", "n_kept", "test_size", "latent")  # whose defaults need rows
 
 
 class Surprise(AssertionError):
