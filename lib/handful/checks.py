@@ -3,8 +3,10 @@
 import operator
 import os
 from numbers import Integral, Real
+from pkgutil import resolve_name
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
@@ -15,6 +17,24 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def over_chunks(name):
+    """A function of `handful.distributed`, which is imported only where there are dask data."""
+    return resolve_name(f"handful.distributed:{name}")
+
+
+def refuse_dask(estimator, way_out, *data):
+    """ValueError, with a way out, where one of some arguments is a dask collection."""
+    if is_dask(*data):
+        raise ValueError(
+            f"{type(estimator).__name__} takes no dask data, which it would pull into this process; {way_out}"
+        )
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):
@@ -91,6 +111,24 @@ def check_vector(values, name, n=None, *, least=None):
         limit = "" if least is None else f" of at least {least}"
         raise ValueError(f"{name} must hold finite numbers{limit}, got {out.min():.3g} to {out.max():.3g}.")
     return out.astype(np.float64)
+
+
+def checked_shape(X):
+    """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not read.
+
+    Raises
+    ------
+    ValueError
+        as `sklearn.utils.check_array` does, for what is not 2-d, has no rows or features, or is complex
+    """
+    if sparse.issparse(X):
+        X = X.tocsr()
+    elif not hasattr(X, "shape"):
+        X = np.asarray(X, dtype=object)
+    dtype = getattr(X, "dtype", None)
+    stand_in = np.zeros((), dtype=complex if getattr(dtype, "kind", "f") == "c" else float)
+    check_array(np.broadcast_to(stand_in, X.shape))
+    return X
 
 
 def check_sample_weight(sample_weight, n):

@@ -6,7 +6,7 @@ try:
     import torch
     from torch.utils.data import Subset
 except ImportError as error:
-    raise ImportError("the subset of a torch data set needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("the subset of a torch data set needs torch: pip install torch.") from error
 
 
 class WeightedSubset(Subset):
@@ -27,7 +27,9 @@ class WeightedSubset(Subset):
     def __init__(self, dataset, indices, weights):
         coreset = Coreset(indices, weights)
         if len(coreset) and coreset.indices.max() >= len(dataset):
-            raise ValueError(f"the coreset holds row {coreset.indices.max()}, but the data set has {len(dataset)} items.")
+            raise ValueError(
+                f"the coreset holds row {coreset.indices.max()}, but the data set has {len(dataset)} items."
+            )
         super().__init__(dataset, coreset.indices.tolist())
         self.weights = torch.as_tensor(coreset.weights, dtype=torch.float32)
 

@@ -1,10 +1,11 @@
 """Rows of the table: what a bilevel coreset is made of: problems, strategies, solvers, kernels, designs."""
 
 import numpy as np
-from fuzz.kinds import MAY_FAIL, boolean, choice, integer, made, matrix, number, same, seed, vector
-from fuzz.throw import call, entry
 from handful import BilevelCoreset, bilevel
 from handful.bilevel import proxies
+
+from fuzz.kinds import MAY_FAIL, boolean, choice, integer, made, matrix, number, same, seed, vector
+from fuzz.throw import call, entry
 
 BY_NAME = {
     "random_state": seed(),
@@ -92,20 +93,41 @@ def entries():
         "Logistic": entry(bilevel.Logistic, BY_NAME, run=simple),
         "LeastSquares": entry(bilevel.LeastSquares, BY_NAME, run=simple),
         "GaussianMixture": entry(
-            bilevel.GaussianMixture, BY_NAME, run=simple, n_components=integer(good=(1, 2)), n_init=integer(good=(1, 2)),
-            prior=number(above=0, good=(1e-3, 0.1)), prior_variance=number(above=0, good=(1.0,)), most_rows=10,
+            bilevel.GaussianMixture,
+            BY_NAME,
+            run=simple,
+            n_components=integer(good=(1, 2)),
+            n_init=integer(good=(1, 2)),
+            prior=number(above=0, good=(1e-3, 0.1)),
+            prior_variance=number(above=0, good=(1.0,)),
+            most_rows=10,
         ),
         "Joint": entry(
-            bilevel.Joint, BY_NAME, run=_train(_join), problem_a=problems, problem_b=problems,
-            trade_off=number(above=0, good=(1.0, 0.1)), alternate=boolean(),
+            bilevel.Joint,
+            BY_NAME,
+            run=_train(_join),
+            problem_a=problems,
+            problem_b=problems,
+            trade_off=number(above=0, good=(1.0, 0.1)),
+            alternate=boolean(),
         ),
-        "Forward": entry(bilevel.Forward, BY_NAME, run=_strategy, batch_size=integer(good=(1, 3)),
-                         n_start=integer(good=(1, 3), none=True), every_class=boolean()),
+        "Forward": entry(
+            bilevel.Forward,
+            BY_NAME,
+            run=_strategy,
+            batch_size=integer(good=(1, 3)),
+            n_start=integer(good=(1, 3), none=True),
+            every_class=boolean(),
+        ),
         "Elimination": entry(bilevel.Elimination, BY_NAME, run=_strategy),
         "Exchange": entry(bilevel.Exchange, BY_NAME, run=_strategy),
         "Regularised": entry(
-            bilevel.Regularised, BY_NAME, run=_strategy, threshold=number(above=0, below=1, good=(0.01, 0.1)),
-            plateau=integer(good=(3, 5)), shrink=number(above=0, below=1, good=(0.9, 0.99)),
+            bilevel.Regularised,
+            BY_NAME,
+            run=_strategy,
+            threshold=number(above=0, below=1, good=(0.01, 0.1)),
+            plateau=integer(good=(3, 5)),
+            shrink=number(above=0, below=1, good=(0.9, 0.99)),
             polish_max_iter=integer(good=(1, 5)),
         ),
         "Exact": entry(bilevel.Exact, BY_NAME, run=_solver),
@@ -113,9 +135,16 @@ def entries():
         "ConjugateGradients": entry(bilevel.ConjugateGradients, BY_NAME, run=_solver),
         "NeumannSeries": entry(bilevel.NeumannSeries, BY_NAME, run=_solver),
         "TrainConfig": entry(
-            bilevel.TrainConfig, BY_NAME, run=_checked, batch_size=integer(), learning_rate=number(above=0),
-            momentum=number(least=0), weight_decay=number(least=0), optimiser=choice("sgd", "adam"),
-            augment=same(None), bfloat16=boolean(),
+            bilevel.TrainConfig,
+            BY_NAME,
+            run=_checked,
+            batch_size=integer(),
+            learning_rate=number(above=0),
+            momentum=number(least=0),
+            weight_decay=number(least=0),
+            optimiser=choice("sgd", "adam"),
+            augment=same(None),
+            bfloat16=boolean(),
         ),
         "design_objective": entry(
             bilevel.design_objective, BY_NAME, X=matrix(), weights=positive, target=same(None), adjust=_rows_of_weights
@@ -130,26 +159,47 @@ def entries():
         "proxies.RBF": entry(proxies.RBF, BY_NAME, run=_kernel, X=X),
         "proxies.NTK": entry(proxies.NTK, BY_NAME, run=_kernel, X=X),
         "proxies.CNTK": entry(
-            proxies.CNTK, BY_NAME, run=_kernel, X=made(lambda w: w.rng.normal(size=(3, 1, 4, 4))),
-            filters=choice((3,), (3, 3), names="filters|iterable|int"), head=choice("flatten", "gap"), shape=same(None),
+            proxies.CNTK,
+            BY_NAME,
+            run=_kernel,
+            X=made(lambda w: w.rng.normal(size=(3, 1, 4, 4))),
+            filters=choice((3,), (3, 3), names="filters|iterable|int"),
+            head=choice("flatten", "gap"),
+            shape=same(None),
             device=same(None),
         ),
         "proxies.Nystrom": entry(
-            proxies.Nystrom, BY_NAME, run=_features, X=X,
+            proxies.Nystrom,
+            BY_NAME,
+            run=_features,
+            X=X,
             kernel=choice(proxies.RBF(0.1), proxies.Linear(), names="kernel"),
             rtol=number(least=0, good=(1e-6, 1e-3), none=True),
         ),
         "proxies.kernel_matrix": entry(
-            proxies.kernel_matrix, BY_NAME, run=_matrix_of, X=made(_few_rows), Y=made(_few_rows),
+            proxies.kernel_matrix,
+            BY_NAME,
+            run=_matrix_of,
+            X=made(_few_rows),
+            Y=made(_few_rows),
             kernel=choice(proxies.RBF(0.1), proxies.Linear(), names="kernel"),
         ),
         "Network": entry(
-            bilevel.Network, BY_NAME, run=_network, module=made(_module), loss=same(None), most_rows=12,
+            bilevel.Network,
+            BY_NAME,
+            run=_network,
+            module=made(_module),
+            loss=same(None),
+            most_rows=12,
             train=choice(None, bilevel.TrainConfig(n_steps=2), names="train"),
-            curvature=choice("gauss-newton", "hessian", names="curvature"), curvature_batch_size=integer(good=(4, 512)),
-            batch_size=integer(good=(4, 1024)), device=same(None), checkpoint=same(None), random_state=same(0, 1),
+            curvature=choice("gauss-newton", "hessian", names="curvature"),
+            curvature_batch_size=integer(good=(4, 512)),
+            batch_size=integer(good=(4, 1024)),
+            device=same(None),
+            checkpoint=same(None),
+            random_state=same(0, 1),
         ),
-    }  # fmt: skip
+    }
     return {f"handful.bilevel.{name}": row for name, row in rows.items()}
 
 

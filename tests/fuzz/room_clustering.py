@@ -1,12 +1,28 @@
 """Rows of the table: clusterings, SVMs and the sensitivities behind their coresets."""
 
 import numpy as np
-from fuzz.kinds import FAILS, MAY_FAIL, WORKS, Case, boolean, choice, generator, integer, labels, matrix, number, same, seed
-from fuzz.kinds import size as sizes
-from fuzz.kinds import vector, weights
-from fuzz.throw import call, entry
 from handful import LinearSVM, clustering, svm
 from handful.sensitivity import lightweight_coreset, svm_bounds
+
+from fuzz.kinds import (
+    FAILS,
+    MAY_FAIL,
+    WORKS,
+    Case,
+    boolean,
+    choice,
+    generator,
+    integer,
+    labels,
+    matrix,
+    number,
+    same,
+    seed,
+    vector,
+    weights,
+)
+from fuzz.kinds import size as sizes
+from fuzz.throw import call, entry
 
 BY_NAME = {
     "random_state": seed(),
@@ -66,12 +82,20 @@ def _signs(world, name, odd):
         return Case(y)
     if world.rng.random() < 0.4:
         return Case(world.pick([y.astype(int), y.tolist(), y.astype(np.float32)]))
-    return Case(world.pick([world.code, np.abs(y), y[:-1], np.where(y > 0, np.nan, -1), None, y.astype(str)]), FAILS, "y|label|class|samples|NaN|str")
+    return Case(
+        world.pick([world.code, np.abs(y), y[:-1], np.where(y > 0, np.nan, -1), None, y.astype(str)]),
+        FAILS,
+        "y|label|class|samples|NaN|str",
+    )
 
 
 def _exact(function, arguments, world):
-    value = function(arguments["X"], arguments["y"], arguments["index"], **{
-        k: v for k, v in arguments.items() if k not in ("X", "y", "index")})  # fmt: skip
+    value = function(
+        arguments["X"],
+        arguments["y"],
+        arguments["index"],
+        **{k: v for k, v in arguments.items() if k not in ("X", "y", "index")},
+    )
     assert 0 <= value <= 1 + 1e-6
     return value
 
@@ -81,20 +105,28 @@ def _zero_weight(world):
     if w is not None and isinstance(index.value, (int, np.integer)) and index.verdict == WORKS:
         if np.shape(w.value) == (world.n,) and 0 <= index.value < world.n and not isinstance(w.value, list):
             if w.value[int(index.value)] == 0:
-                world.cases["sample_weight"] = w._replace(verdict=max(w.verdict, MAY_FAIL), names=f"sample_weight|{w.names}")
+                world.cases["sample_weight"] = w._replace(
+                    verdict=max(w.verdict, MAY_FAIL), names=f"sample_weight|{w.names}"
+                )
 
 
 def _bound(function, arguments, world):
-    value = function(arguments["distance"], arguments["u"], np.full(world.n, 2.0), 5.0,
-                     **{k: v for k, v in arguments.items() if k in ("price", "opt", "kappa")})  # fmt: skip
+    value = function(
+        arguments["distance"],
+        arguments["u"],
+        np.full(world.n, 2.0),
+        5.0,
+        **{k: v for k, v in arguments.items() if k in ("price", "opt", "kappa")},
+    )
     assert (value <= 1).all()
     assert (value >= 0).all()
     return value
 
 
 def _draw_rows(function, arguments, world):
-    indices, weights = function(arguments["X"], arguments["size"], rng=arguments["rng"],
-                                sample_weight=arguments.get("sample_weight"))  # fmt: skip
+    indices, weights = function(
+        arguments["X"], arguments["size"], rng=arguments["rng"], sample_weight=arguments.get("sample_weight")
+    )
     assert indices.shape == weights.shape
     assert (weights > 0).all()
     assert 0 <= indices.min() <= indices.max() < world.n
@@ -113,7 +145,11 @@ def _centers(world, name, odd):
     good = np.ones((2, max(d, 1)))
     if not odd:
         return Case(good)
-    return Case(world.pick([good[0], good[:0], np.ones((2, d + 1)), good * np.nan, np.full(good.shape, "abc"), None]), FAILS, "centers|abc")
+    return Case(
+        world.pick([good[0], good[:0], np.ones((2, d + 1)), good * np.nan, np.full(good.shape, "abc"), None]),
+        FAILS,
+        "centers|abc",
+    )
 
 
 def entries():
@@ -121,18 +157,37 @@ def entries():
     shared = "1e10"
     rows = {
         "handful.clustering.VCGMM": entry(
-            clustering.VCGMM, BY_NAME, run=_clusters, check=_check_clusters, X=matrix(may=shared), sample_weight=weights,
-            coreset_size=integer(least=2, good=(5, 100), none=True), init=choice("greedy", "k-means++", "afkmc2", names="init"),
-            algorithm=choice("fast", "paper"), tol=number(least=0, good=(1e-4, 1e-2)), adjust=_cluster_adjust,
+            clustering.VCGMM,
+            BY_NAME,
+            run=_clusters,
+            check=_check_clusters,
+            X=matrix(may=shared),
+            sample_weight=weights,
+            coreset_size=integer(least=2, good=(5, 100), none=True),
+            init=choice("greedy", "k-means++", "afkmc2", names="init"),
+            algorithm=choice("fast", "paper"),
+            tol=number(least=0, good=(1e-4, 1e-2)),
+            adjust=_cluster_adjust,
         ),
         "handful.clustering.MiniBatchKMeans": entry(
-            clustering.MiniBatchKMeans, BY_NAME, run=_clusters, check=_check_clusters, X=matrix(may=shared),
-            sample_weight=weights, sampler=same(None), init=choice("k-means++", names="init"), adjust=_cluster_adjust,
+            clustering.MiniBatchKMeans,
+            BY_NAME,
+            run=_clusters,
+            check=_check_clusters,
+            X=matrix(may=shared),
+            sample_weight=weights,
+            sampler=same(None),
+            init=choice("k-means++", names="init"),
+            adjust=_cluster_adjust,
         ),
         "handful.clustering.AFKMC2": entry(clustering.AFKMC2, BY_NAME, run=_options("init")),
         "handful.clustering.TruncatedEM": entry(clustering.TruncatedEM, BY_NAME, run=_options("algorithm")),
         "handful.clustering.quantization_error": entry(
-            clustering.quantization_error, BY_NAME, X=matrix(may="float32 1e30_float32"), centers=_centers, sample_weight=weights
+            clustering.quantization_error,
+            BY_NAME,
+            X=matrix(may="float32 1e30_float32"),
+            centers=_centers,
+            sample_weight=weights,
         ),
         "handful.svm.LinearSVM": entry(LinearSVM, BY_NAME, run=_svm, X=matrix(True), y=labels(), sample_weight=weights),
         "handful.svm.hinge_price": entry(svm.hinge_price, BY_NAME, total_weight=number(above=0, good=(1.0, 100.0))),
@@ -143,21 +198,40 @@ def entries():
             lightweight_coreset, BY_NAME, run=_draw_rows, X=matrix(), size=sizes(repeats=True), sample_weight=weights
         ),
         "handful.sensitivity.svm_bounds.exact_sensitivity": entry(
-            svm_bounds.exact_sensitivity, BY_NAME, run=_exact, adjust=_zero_weight, most_rows=12,
+            svm_bounds.exact_sensitivity,
+            BY_NAME,
+            run=_exact,
+            adjust=_zero_weight,
+            most_rows=12,
             X=matrix(may="big_offset big_offset_float32 uneven_scales"),
-            y=_signs, index=integer(0, lambda w: w.n - 1, good=(0, 1)), sample_weight=weights, tol=number(above=0, good=(1e-9, 1e-6)),
+            y=_signs,
+            index=integer(0, lambda w: w.n - 1, good=(0, 1)),
+            sample_weight=weights,
+            tol=number(above=0, good=(1e-9, 1e-6)),
             max_iter=integer(good=(20, 50)),
         ),
         "handful.sensitivity.svm_bounds.tight_bound": entry(
-            svm_bounds.tight_bound, BY_NAME, run=_bound, distance=positive, u=positive, cluster_weight=None, total_weight=None,
+            svm_bounds.tight_bound,
+            BY_NAME,
+            run=_bound,
+            distance=positive,
+            u=positive,
+            cluster_weight=None,
+            total_weight=None,
         ),
         "handful.sensitivity.svm_bounds.printed_bound": entry(
-            svm_bounds.printed_bound, BY_NAME, run=_bound, distance=positive, u=positive, cluster_weight=None, total_weight=None,
+            svm_bounds.printed_bound,
+            BY_NAME,
+            run=_bound,
+            distance=positive,
+            u=positive,
+            cluster_weight=None,
+            total_weight=None,
         ),
         "handful.sensitivity.svm_bounds.printed_bound_counterexample": entry(
             svm_bounds.printed_bound_counterexample, BY_NAME, distance=number(), light=number(), heavy=number()
         ),
-    }  # fmt: skip
+    }
     return rows
 
 
@@ -168,7 +242,7 @@ def _cluster_adjust(world):
     if "n_clusters" not in world.cases:  # eight, which may be more than there are rows
         world.cases["n_clusters"] = Case(2)
     w, k = world.cases.get("sample_weight"), world.cases["n_clusters"]
-    if w is not None and "class" in w.names or isinstance(getattr(w, "value", None), np.ndarray):
+    if (w is not None and "class" in w.names) or isinstance(getattr(w, "value", None), np.ndarray):
         world.cases["n_clusters"] = k._replace(verdict=max(k.verdict, MAY_FAIL), names=k.names or "n_clusters|size")
     if np.shape(world.cases["X"].value)[:1] != (world.n,):
         world.cases["n_clusters"] = k._replace(verdict=max(k.verdict, MAY_FAIL), names=k.names or "n_clusters|size")

@@ -1,18 +1,32 @@
 """Rows of the table: labels by asking, dictionaries, continual learning, data sets, dask, projections, sounds."""
 
-import dask.array
 import handful.linalg
 import numpy as np
 import torch
-from fuzz.kinds import FAILS, MAY_FAIL, WORKS, Case, boolean, choice, generator, integer, labels, made, matrix, number, same, seed
-from fuzz.kinds import vector
-from fuzz.throw import call, entry
-from handful import UniformCoreset, active, baselines, data, dictionary, distributed
-from handful.active import audio, loop, mixmatch, networks, supervised
+from handful import UniformCoreset, active, baselines, data, dictionary
+from handful.active import audio, loop, mixmatch, supervised
 from handful.continual import vcl, views
 from handful.data import synthetic
 from handful.dictionary import generative
-from handful.sensitivity import SVMCoreset
+
+from fuzz.kinds import (
+    FAILS,
+    MAY_FAIL,
+    WORKS,
+    Case,
+    boolean,
+    choice,
+    generator,
+    integer,
+    labels,
+    made,
+    matrix,
+    number,
+    same,
+    seed,
+    vector,
+)
+from fuzz.throw import call, entry
 
 BY_NAME = {
     "random_state": seed(),
@@ -36,7 +50,7 @@ BY_NAME = {
 }
 
 
-# Asking for labels -----------------------------------------------------------------------------------------------------
+# Asking for labels ----------------------------------------------------------------------------------------------------
 
 
 def _simplex_rows(world, shape=None):
@@ -58,7 +72,9 @@ def predictions(variants=None):
 
 
 def _query(cls, arguments, world):
-    options = {k: v for k, v in arguments.items() if k in ("n", "features", "probabilities", "labelled", "labels", "n_pool")}
+    options = {
+        k: v for k, v in arguments.items() if k in ("n", "features", "probabilities", "labelled", "labels", "n_pool")
+    }
     return call(cls, arguments, world).query(**options)
 
 
@@ -87,19 +103,34 @@ def _network(cls, arguments, world):
     return P
 
 
-# Data sets -------------------------------------------------------------------------------------------------------------
+# Data sets ------------------------------------------------------------------------------------------------------------
 
 
 def _dataset(world):
     return data.Dataset(
-        "made", world.X, world.code, None, None, tuple(f"x{j}" for j in range(world.d)), "", "", "", "", "", of="made",
+        "made",
+        world.X,
+        world.code,
+        None,
+        None,
+        tuple(f"x{j}" for j in range(world.d)),
+        "",
+        "",
+        "",
+        "",
+        "",
+        of="made",
         published_rows=2 * world.n,
-    )  # fmt: skip
+    )
 
 
 def _parts(cls, arguments, world):
     whole = _dataset(world)
-    part = whole.take(arguments["rows"]).only(arguments["classes"]) if "classes" in arguments else whole.take(arguments["rows"])
+    part = (
+        whole.take(arguments["rows"]).only(arguments["classes"])
+        if "classes" in arguments
+        else whole.take(arguments["rows"])
+    )
     return part.X, part.rows, part.share, part.level
 
 
@@ -107,7 +138,15 @@ def _rows_of(world, name, odd):
     n = world.n
     if not odd:
         return Case(world.pick([np.arange(n), list(range(n)), np.ones(n, bool), np.arange(n)[::-1]]))
-    wrong = [np.array([n]), np.array([-n - 1]), np.array([0.5]), np.ones(n + 1, bool), "abc", None, np.zeros((2, 2), int)]
+    wrong = [
+        np.array([n]),
+        np.array([-n - 1]),
+        np.array([0.5]),
+        np.ones(n + 1, bool),
+        "abc",
+        None,
+        np.zeros((2, 2), int),
+    ]
     return Case(world.pick(wrong), FAILS, "rows")
 
 
@@ -131,34 +170,16 @@ def _name(good):
     def kind(world, name, odd):
         if not odd:
             return Case(world.pick(good))
-        return Case(world.pick(["no such set", "../htru2", "", None, 3, ["digits"], "digits\0"]), FAILS, "data set|name|str|known|NoneType|hashable")
+        return Case(
+            world.pick(["no such set", "../htru2", "", None, 3, ["digits"], "digits\0"]),
+            FAILS,
+            "data set|name|str|known|NoneType|hashable",
+        )
 
     return kind
 
 
-# dask ------------------------------------------------------------------------------------------------------------------
-
-
-def _dasked(world, name, odd):
-    X = matrix(without="frame list csr csr_array csc_float32 empty_csr None 0-d no_rows object objects strings object_strings "
-               "1-d 3-d no_columns", may="1e10 one_feature")(world, name, odd)  # fmt: skip
-    return X._replace(value=dask.array.from_array(X.value, chunks=(max(1, world.n // 2), -1)))
-
-
-def _over_dask(function, arguments, world):
-    y = dask.array.from_array(world.code, chunks=max(1, world.n // 2))
-    options = {k: v for k, v in arguments.items() if k in ("size", "rng")}
-    with dask.config.set(scheduler="synchronous"):
-        coreset = function(arguments["selector"], arguments["X"], y, **options)
-    return coreset.X, coreset.weights, coreset.indices
-
-
-def _light_over_dask(cls, arguments, world):
-    with dask.config.set(scheduler="synchronous"):
-        return call(cls, arguments, world).fit(arguments["X"])
-
-
-# Sounds ----------------------------------------------------------------------------------------------------------------
+# Sounds ---------------------------------------------------------------------------------------------------------------
 
 
 def _sound(world, name, odd):
@@ -175,8 +196,16 @@ def _recordings(world, name, odd):
     if not odd:
         return Case(good)
     if world.rng.random() < 0.4:
-        return Case(world.pick([np.stack(good), [g.astype(np.float32) for g in good], [(g * 32767).astype(np.int16) for g in good]]))
-    return Case(world.pick([[], [good[0][:0]], [good[0] * np.nan], [good[0] * 100], [good[0][:, None]], None]), FAILS, "recording")
+        return Case(
+            world.pick(
+                [np.stack(good), [g.astype(np.float32) for g in good], [(g * 32767).astype(np.int16) for g in good]]
+            )
+        )
+    return Case(
+        world.pick([[], [good[0][:0]], [good[0] * np.nan], [good[0] * 100], [good[0][:, None]], None]),
+        FAILS,
+        "recording",
+    )
 
 
 def _vcl(cls, arguments, world):
@@ -186,8 +215,12 @@ def _vcl(cls, arguments, world):
 
 
 def _dictionary(cls, arguments, world):
-    options = {**arguments, "size": min(arguments["size"], 1) if isinstance(arguments["size"], int) and arguments["size"] > 0
-               and arguments["size"] is not True else arguments["size"]}  # fmt: skip
+    options = {
+        **arguments,
+        "size": min(arguments["size"], 1)
+        if isinstance(arguments["size"], int) and arguments["size"] > 0 and arguments["size"] is not True
+        else arguments["size"],
+    }
     model = call(cls, options, world).fit(arguments["X"])
     return model.inverse_transform(model.transform(arguments["X"]))
 
@@ -204,7 +237,11 @@ def _vae(function, arguments, world):
 
 
 def _latent(world, name, odd):
-    return integer(good=(2,))(world, name, odd)._replace(value=2) if not odd else Case(world.pick([0, None, "2", 1.5, True]), FAILS, name)
+    return (
+        integer(good=(2,))(world, name, odd)._replace(value=2)
+        if not odd
+        else Case(world.pick([0, None, "2", 1.5, True]), FAILS, name)
+    )
 
 
 def _torch_generator(world, name, odd):
@@ -214,7 +251,9 @@ def _torch_generator(world, name, odd):
 def _sides(world, name, odd):
     if not odd:
         return Case(world.pick([(2, 2), (4, 8)]))
-    return Case(world.pick([(3, 4), (0, 4), (2.0, 2), "ab", None, 4, (2, 2, 2), (-2, 2)]), FAILS, "shape|image|halved|side")
+    return Case(
+        world.pick([(3, 4), (0, 4), (2.0, 2), "ab", None, 4, (2, 2, 2), (-2, 2)]), FAILS, "shape|image|halved|side"
+    )
 
 
 def _vector_of(world):
@@ -234,23 +273,77 @@ def entries():
     any_length = vector(_vector_of, length=None)
     rows = {
         # labels
-        "handful.active.UniformQuery": entry(active.UniformQuery, BY_NAME, run=_query, check=_check_query, n=_number_of_points, n_pool=made(lambda w: w.n)),
-        "handful.active.MaxEntropyQuery": entry(active.MaxEntropyQuery, BY_NAME, run=_query, check=_check_query, n=_number_of_points, probabilities=predictions()),
-        "handful.active.Consistency": entry(active.Consistency, BY_NAME, run=_query, check=_check_query, n=_number_of_points, probabilities=predictions(3)),
-        "handful.active.KCenterQuery": entry(active.KCenterQuery, BY_NAME, run=_query, check=_check_query, n=_number_of_points, features=_features),
-        "handful.active.Badge": entry(active.Badge, BY_NAME, run=_query, check=_check_query, n=_number_of_points, features=_features, probabilities=predictions()),
+        "handful.active.UniformQuery": entry(
+            active.UniformQuery,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=_number_of_points,
+            n_pool=made(lambda w: w.n),
+        ),
+        "handful.active.MaxEntropyQuery": entry(
+            active.MaxEntropyQuery,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=_number_of_points,
+            probabilities=predictions(),
+        ),
+        "handful.active.Consistency": entry(
+            active.Consistency,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=_number_of_points,
+            probabilities=predictions(3),
+        ),
+        "handful.active.KCenterQuery": entry(
+            active.KCenterQuery, BY_NAME, run=_query, check=_check_query, n=_number_of_points, features=_features
+        ),
+        "handful.active.Badge": entry(
+            active.Badge,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=_number_of_points,
+            features=_features,
+            probabilities=predictions(),
+        ),
         "handful.active.BilevelQuery": entry(
-            active.BilevelQuery, BY_NAME, run=_query, check=_check_query, n=integer(1, lambda w: w.n, good=(1, 2)), features=_features,
-            probabilities=predictions(), labelled=made(lambda w: w.X[:4]), labels=made(lambda w: np.arange(min(4, w.n)) % 3),
-            variants=same(None), ihvp=choice("auto", names="ihvp"),
+            active.BilevelQuery,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=integer(1, lambda w: w.n, good=(1, 2)),
+            features=_features,
+            probabilities=predictions(),
+            labelled=made(lambda w: w.X[:4]),
+            labels=made(lambda w: np.arange(min(4, w.n)) % 3),
+            variants=same(None),
+            ihvp=choice("auto", names="ihvp"),
         ),
         "handful.active.ActiveLoop": entry(
-            loop.ActiveLoop, BY_NAME, run=_pool_loop, propose=same(None), n_pool=integer(good=(10, 12)), classes=_classes,
-            batch_size=integer(1, 10), path=same(None),
+            loop.ActiveLoop,
+            BY_NAME,
+            run=_pool_loop,
+            propose=same(None),
+            n_pool=integer(good=(10, 12)),
+            classes=_classes,
+            batch_size=integer(1, 10),
+            path=same(None),
         ),
         "handful.active.mixmatch.MixMatch": entry(
-            mixmatch.MixMatch, BY_NAME, run=_network, network=choice("conv", names="network"), n_augmentations=integer(good=(1, 2)),
-            temperature=number(above=0), alpha=number(above=0), weight=number(least=0), ramp_up=number(least=0, most=1), align=boolean(), **plain,
+            mixmatch.MixMatch,
+            BY_NAME,
+            run=_network,
+            network=choice("conv", names="network"),
+            n_augmentations=integer(good=(1, 2)),
+            temperature=number(above=0),
+            alpha=number(above=0),
+            weight=number(least=0),
+            ramp_up=number(least=0, most=1),
+            align=boolean(),
+            **plain,
         ),
         "handful.active.supervised.SupervisedNetwork": entry(
             supervised.SupervisedNetwork, BY_NAME, run=_network, network=choice("conv", names="network"), **plain
@@ -259,70 +352,164 @@ def entries():
             baselines.farthest_first, BY_NAME, X=matrix(), n=_number_of_points, covered=same(()), check=_check_query
         ),
         "handful.baselines.forgetting_events": entry(
-            baselines.forgetting_events, BY_NAME, correct=_correct, run=lambda f, a, w: np.nan_to_num(call(f, a, w), posinf=-1)
+            baselines.forgetting_events,
+            BY_NAME,
+            correct=_correct,
+            run=lambda f, a, w: np.nan_to_num(call(f, a, w), posinf=-1),
         ),
-        "handful.baselines.prediction_entropies": entry(baselines.prediction_entropies, BY_NAME, probabilities=predictions()),
+        "handful.baselines.prediction_entropies": entry(
+            baselines.prediction_entropies, BY_NAME, probabilities=predictions()
+        ),
         # sounds
         "handful.active.audio.prepare": entry(
-            audio.prepare, BY_NAME, recordings=_recordings, target_rate=number(least=4000, most=192_000, good=(8000.0, 16000.0), names="target_rate|rate"),
+            audio.prepare,
+            BY_NAME,
+            recordings=_recordings,
+            target_rate=number(least=4000, most=192_000, good=(8000.0, 16000.0), names="target_rate|rate"),
             sampling_rate=number(least=4000, most=192_000, good=(8000.0, 16000.0), names="sampling_rate|rate"),
             seconds=number(above=0, good=(0.5, 1.0)),
         ),
-        "handful.active.audio.audible": entry(audio.audible, BY_NAME, recordings=made(lambda w: w.rng.normal(size=(2, 8000)))),
+        "handful.active.audio.audible": entry(
+            audio.audible, BY_NAME, recordings=made(lambda w: w.rng.normal(size=(2, 8000)))
+        ),
         "handful.active.audio.mel_spectrogram": entry(
-            audio.mel_spectrogram, BY_NAME, sound=_sound, window=same(0.128), hop=same(0.032), n_bins=integer(good=(16, 32)),
-            span=number(above=0, good=(50.0,)), sampling_rate=same(8000, 16000),
+            audio.mel_spectrogram,
+            BY_NAME,
+            sound=_sound,
+            window=same(0.128),
+            hop=same(0.032),
+            n_bins=integer(good=(16, 32)),
+            span=number(above=0, good=(50.0,)),
+            sampling_rate=same(8000, 16000),
         ),
         "handful.active.audio.augment": entry(
-            audio.augment, BY_NAME, sound=made(lambda w: w.rng.uniform(-0.5, 0.5, size=(2, 8000))), sampling_rate=same(8000),
-            noise=made(lambda w: w.rng.uniform(-0.5, 0.5, size=(2, 8000))), chance=number(least=0, most=1),
+            audio.augment,
+            BY_NAME,
+            sound=made(lambda w: w.rng.uniform(-0.5, 0.5, size=(2, 8000))),
+            sampling_rate=same(8000),
+            noise=made(lambda w: w.rng.uniform(-0.5, 0.5, size=(2, 8000))),
+            chance=number(least=0, most=1),
         ),
         "handful.active.audio.background_noise": entry(
-            audio.background_noise, BY_NAME, n_segments=integer(), n_samples=integer(good=(100, 8000)), sampling_rate=same(8000, 16000)
+            audio.background_noise,
+            BY_NAME,
+            n_segments=integer(),
+            n_samples=integer(good=(100, 8000)),
+            sampling_rate=same(8000, 16000),
         ),
         # continual
         "handful.continual.vcl.VCL": entry(
-            vcl.VCL, BY_NAME, run=_vcl, selector=choice(None, UniformCoreset(), names="selector|fit"), n_kept=integer(good=(1, 2)),
-            n_classes=integer(2, good=(2, 3)), hidden=same((4,), (4, 4)), prior_sd=number(above=0), start_sd=number(above=0, good=(0.05,)),
-            kl_weight=number(above=0), n_coreset_epochs=integer(good=(1, 2)), n_draws=integer(good=(1, 2)), X=matrix(
-                without="3-d csr csr_array csc_float32 empty_csr", may="1e10 1e30 1e30_float32 big_offset big_offset_float32"),
-            y=labels(False, True, True), adjust=_vcl_adjust, learning_rate=number(above=0, good=(1e-3,)), batch_size=integer(good=(2, 8)),
+            vcl.VCL,
+            BY_NAME,
+            run=_vcl,
+            selector=choice(None, UniformCoreset(), names="selector|fit"),
+            n_kept=integer(good=(1, 2)),
+            n_classes=integer(2, good=(2, 3)),
+            hidden=same((4,), (4, 4)),
+            prior_sd=number(above=0),
+            start_sd=number(above=0, good=(0.05,)),
+            kl_weight=number(above=0),
+            n_coreset_epochs=integer(good=(1, 2)),
+            n_draws=integer(good=(1, 2)),
+            X=matrix(
+                without="3-d csr csr_array csc_float32 empty_csr",
+                may="1e10 1e30 1e30_float32 big_offset big_offset_float32",
+            ),
+            y=labels(False, True, True),
+            adjust=_vcl_adjust,
+            learning_rate=number(above=0, good=(1e-3,)),
+            batch_size=integer(good=(2, 8)),
         ),
         "handful.continual.views.network_views": entry(
-            views.network_views, BY_NAME, model=made(lambda w: torch.nn.Sequential(torch.nn.Linear(w.d, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))),
-            X=made(lambda w: w.X.astype(np.float32)), y=same(None), head=same(None), batch_size=integer(good=(1, 1000)),
+            views.network_views,
+            BY_NAME,
+            model=made(lambda w: torch.nn.Sequential(torch.nn.Linear(w.d, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))),
+            X=made(lambda w: w.X.astype(np.float32)),
+            y=same(None),
+            head=same(None),
+            batch_size=integer(good=(1, 1000)),
         ),
         # data
-        "handful.data.Dataset": entry(data.Dataset, BY_NAME, run=_parts, rows=_rows_of, classes=_some_classes, without=_FIELDS, **dict.fromkeys(_FIELDS)),
+        "handful.data.Dataset": entry(
+            data.Dataset,
+            BY_NAME,
+            run=_parts,
+            rows=_rows_of,
+            classes=_some_classes,
+            without=_FIELDS,
+            **dict.fromkeys(_FIELDS),
+        ),
         "handful.data.data_folder": entry(data.data_folder, BY_NAME),
         "handful.data.status": entry(data.status, BY_NAME),
         "handful.data.fingerprint": entry(data.fingerprint, BY_NAME, name=_name(["digits"])),
-        "handful.data.load": entry(data.load, BY_NAME, name=_name(["digits", "breast_cancer"]), classes=same(None), run=lambda f, a, w: f(a["name"]).X),
+        "handful.data.load": entry(
+            data.load,
+            BY_NAME,
+            name=_name(["digits", "breast_cancer"]),
+            classes=same(None),
+            run=lambda f, a, w: f(a["name"]).X,
+        ),
         "handful.data.verify": entry(data.verify, BY_NAME, names=_names_of_sets),
-        "handful.data.level": entry(data.level, BY_NAME, of=same("covtype"), rows=integer(0, good=(0, 5)), published_rows=integer(1, good=(5, 10), none=True)),
+        "handful.data.level": entry(
+            data.level,
+            BY_NAME,
+            of=same("covtype"),
+            rows=integer(0, good=(0, 5)),
+            published_rows=integer(1, good=(5, 10), none=True),
+        ),
         "handful.data.split": entry(
             data.split, BY_NAME, run=_split, data=_data, test_size=_test_size, official=boolean(), adjust=_split_adjust
         ),
         "handful.data.standardise": entry(
-            data.standardise, BY_NAME, run=_standardised, X=matrix(may="float16 1e300 tiny tiny_float32 denormal"), order=choice("C", "F"),
+            data.standardise,
+            BY_NAME,
+            run=_standardised,
+            X=matrix(may="float16 1e300 tiny tiny_float32 denormal"),
+            order=choice("C", "F"),
             dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
         ),
-        "handful.data.zero_one": entry(data.zero_one, BY_NAME, y=labels(without="too_long complex huge"), positive=same(None), adjust=_positive),
+        "handful.data.zero_one": entry(
+            data.zero_one, BY_NAME, y=labels(without="too_long complex huge"), positive=same(None), adjust=_positive
+        ),
         "handful.data.synthetic.pathological": entry(
-            synthetic.pathological, BY_NAME, n=integer(4, good=(4, 10)), separation=number(least=0), spread=number(least=0), gap=number(least=0)
+            synthetic.pathological,
+            BY_NAME,
+            n=integer(4, good=(4, 10)),
+            separation=number(least=0),
+            spread=number(least=0),
+            gap=number(least=0),
         ),
         "handful.data.synthetic.gaussian_mixture": entry(
-            synthetic.gaussian_mixture, BY_NAME, n=integer(good=(5, 10)), n_features=integer(), n_components=integer(), overlap=number(least=0),
-            imbalance=number(least=0.1, none=True), tail=number(least=0.1, good=(3.0,), none=True), dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
+            synthetic.gaussian_mixture,
+            BY_NAME,
+            n=integer(good=(5, 10)),
+            n_features=integer(),
+            n_components=integer(),
+            overlap=number(least=0),
+            imbalance=number(least=0.1, none=True),
+            tail=number(least=0.1, good=(3.0,), none=True),
+            dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
         ),
-        "handful.data.synthetic.image_patches": entry(synthetic.image_patches, BY_NAME, image=_image, size=integer(1, 4, good=(1, 2)), stride=integer()),
+        "handful.data.synthetic.image_patches": entry(
+            synthetic.image_patches, BY_NAME, image=_image, size=integer(1, 4, good=(1, 2)), stride=integer()
+        ),
         "handful.data.synthetic.spoken_tones": entry(
-            synthetic.spoken_tones, BY_NAME, n=integer(2, good=(2, 3)), n_classes=integer(2, 2, good=(2,)), sampling_rate=integer(8000, 192_000, good=(8000,)),
+            synthetic.spoken_tones,
+            BY_NAME,
+            n=integer(2, good=(2, 3)),
+            n_classes=integer(2, 2, good=(2,)),
+            sampling_rate=integer(8000, 192_000, good=(8000,)),
         ),
         # dictionaries
         "handful.dictionary.MeasurementSelector": entry(
-            dictionary.MeasurementSelector, BY_NAME, run=_dictionary, X=matrix(may="big_offset big_offset_float32 1e10"), atoms=same(None),
-            recovery=choice(None, dictionary.L2(), dictionary.L1(), names="recovery|Recovery"), rule=choice("linear", "quadratic"), size=integer(),
+            dictionary.MeasurementSelector,
+            BY_NAME,
+            run=_dictionary,
+            X=matrix(may="big_offset big_offset_float32 1e10"),
+            atoms=same(None),
+            recovery=choice(None, dictionary.L2(), dictionary.L1(), names="recovery|Recovery"),
+            rule=choice("linear", "quadratic"),
+            size=integer(),
         ),
         "handful.dictionary.L1": entry(dictionary.L1, BY_NAME, run=_recovery, damping=number(above=0, none=True)),
         "handful.dictionary.L2": entry(dictionary.L2, BY_NAME, run=_recovery),
@@ -330,46 +517,83 @@ def entries():
             dictionary.approximate_greedy, BY_NAME, X=matrix(), atoms=_atoms, size=integer(1, lambda w: w.d, good=(1,))
         ),
         "handful.dictionary.gaussian_atoms": entry(
-            dictionary.gaussian_atoms, BY_NAME, m=integer(), d=integer(), dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret")
+            dictionary.gaussian_atoms,
+            BY_NAME,
+            m=integer(),
+            d=integer(),
+            dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
         ),
         "handful.dictionary.recovery_error": entry(
-            dictionary.recovery_error, BY_NAME, X=matrix(may="1e10"), A=_atoms, recovery=choice(dictionary.L2(), dictionary.L1(), names="recovery|Recovery")
+            dictionary.recovery_error,
+            BY_NAME,
+            X=matrix(may="1e10"),
+            A=_atoms,
+            recovery=choice(dictionary.L2(), dictionary.L1(), names="recovery|Recovery"),
         ),
         "handful.dictionary.wavelet_atoms": entry(
-            dictionary.wavelet_atoms, BY_NAME, shape=_sides, wavelet=choice("db1", names="wavelet"), level=same(None),
+            dictionary.wavelet_atoms,
+            BY_NAME,
+            shape=_sides,
+            wavelet=choice("db1", names="wavelet"),
+            level=same(None),
             dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
         ),
         "handful.dictionary.generative.train_vae": entry(
-            generative.train_vae, BY_NAME, run=_vae, X=same(None), rng=_torch_generator, latent=integer(good=(2,)), hidden=integer(good=(4,)), learning_rate=number(above=0, good=(1e-3,)),
+            generative.train_vae,
+            BY_NAME,
+            run=_vae,
+            X=same(None),
+            rng=_torch_generator,
+            latent=integer(good=(2,)),
+            hidden=integer(good=(4,)),
+            learning_rate=number(above=0, good=(1e-3,)),
         ),
         "handful.dictionary.generative.Generative": entry(
-            generative.Generative, BY_NAME, generator=made(lambda w: torch.nn.Linear(2, w.d)), latent=_latent, max_iter=integer(good=(2, 5)),
+            generative.Generative,
+            BY_NAME,
+            generator=made(lambda w: torch.nn.Linear(2, w.d)),
+            latent=_latent,
+            max_iter=integer(good=(2, 5)),
             run=_recovery,
-        ),
-        # dask
-        "handful.distributed.merge_reduce": entry(
-            distributed.merge_reduce, BY_NAME, run=_over_dask, X=_dasked, y=same(None), selector=choice(UniformCoreset(), names="selector|fit"), size=integer(),
-        ),
-        "handful.distributed.svm_coreset": entry(
-            distributed.svm_coreset, BY_NAME, run=_over_dask, X=_dasked, y=same(None), selector=same(SVMCoreset(5)), adjust=_one_class_chunks
-        ),
-        "handful.distributed.LightweightCoreset": entry(distributed.LightweightCoreset, BY_NAME, run=_light_over_dask, X=_dasked),
-        "handful.distributed.DistributedCoreset": entry(
-            distributed.DistributedCoreset, BY_NAME, X=made(lambda w: w.X), y=same(None), weights=made(lambda w: np.ones(w.n)), indices=made(lambda w: np.arange(w.n))
         ),
         # projections
         "handful.linalg.project_simplex": entry(
-            handful.linalg.project_simplex, BY_NAME, check=_check_simplex, w=any_length, z=number(least=0, good=(0.5, 1.0))
+            handful.linalg.project_simplex,
+            BY_NAME,
+            check=_check_simplex,
+            w=any_length,
+            z=number(least=0, good=(0.5, 1.0)),
         ),
         "handful.linalg.project_restricted_simplex": entry(
-            handful.linalg.project_restricted_simplex, BY_NAME, check=_check_simplex, w=any_length, gamma=number(least=0, most=1, good=(0.1, 1.0))
+            handful.linalg.project_restricted_simplex,
+            BY_NAME,
+            check=_check_simplex,
+            w=any_length,
+            gamma=number(least=0, most=1, good=(0.1, 1.0)),
         ),
-    }  # fmt: skip
+    }
     return rows
 
 
-_FIELDS = ("name", "X", "y", "X_test", "y_test", "feature_names", "title", "source", "licence", "citation", "sha256", "notes",
-           "positive", "extra", "kind", "of", "published_rows")  # fmt: skip
+_FIELDS = (
+    "name",
+    "X",
+    "y",
+    "X_test",
+    "y_test",
+    "feature_names",
+    "title",
+    "source",
+    "licence",
+    "citation",
+    "sha256",
+    "notes",
+    "positive",
+    "extra",
+    "kind",
+    "of",
+    "published_rows",
+)
 
 
 def _some_classes(world, name, odd):
@@ -408,7 +632,11 @@ def _data(world, name, odd):
 
 
 def _test_size(world, name, odd):
-    return number(above=0, good=(0.5,))(world, name, odd) if not odd or world.rng.random() < 0.7 else Case(1.5, FAILS, name)
+    return (
+        number(above=0, good=(0.5,))(world, name, odd)
+        if not odd or world.rng.random() < 0.7
+        else Case(1.5, FAILS, name)
+    )
 
 
 def _split_adjust(world):
@@ -441,17 +669,15 @@ def _atoms(world, name, odd):
     good = np.eye(max(d, 1))
     if not odd:
         return Case(good)
-    return Case(world.pick([good[0], good * np.nan, np.eye(d + 1), np.full(good.shape, "abc"), None]), FAILS, rf"\b{name}\b|abc|atoms")
+    return Case(
+        world.pick([good[0], good * np.nan, np.eye(d + 1), np.full(good.shape, "abc"), None]),
+        FAILS,
+        rf"\b{name}\b|abc|atoms",
+    )
 
 
 def _vcl_adjust(world):
     y = world.cases["y"]
-    world.cases["y"] = y._replace(verdict=max(y.verdict, WORKS if y.value is world.code else MAY_FAIL), names=y.names + "|label|y")
-
-
-def _one_class_chunks(world):
-    X = world.cases["X"]
-    world.cases["X"] = X._replace(verdict=max(X.verdict, MAY_FAIL), names=X.names + "|one class|class")
-
-
-__all__ = ["FAILS", "entries", "seed"]
+    world.cases["y"] = y._replace(
+        verdict=max(y.verdict, WORKS if y.value is world.code else MAY_FAIL), names=y.names + "|label|y"
+    )

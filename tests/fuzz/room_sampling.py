@@ -2,11 +2,26 @@
 
 import numpy as np
 import torch
-from fuzz.kinds import FAILS, MAY_FAIL, Case, boolean, choice, generator, integer, made, matrix, number, same, seed, vector
-from fuzz.throw import call, entry
 from handful import sampling
 from handful.sampling import full_information, sgd
 from handful.sampling.torch_sampler import AdaptiveBatchSampler, Weighted
+
+from fuzz.kinds import (
+    FAILS,
+    MAY_FAIL,
+    Case,
+    boolean,
+    choice,
+    generator,
+    integer,
+    made,
+    matrix,
+    number,
+    same,
+    seed,
+    vector,
+)
+from fuzz.throw import call, entry
 
 BY_NAME = {
     "random_state": seed(),
@@ -41,7 +56,19 @@ def _probabilities(world, name, odd):
     bad, negative = p.copy(), p.copy()
     bad[0, 0] = world.pick([np.nan, np.inf])
     negative[0, :2] = -0.5, negative[0, :2].sum() + 0.5
-    wrong = [2 * p, bad, negative, p[0], p[:0], p[:, :0], None, np.full(p.shape, "abc"), p + 1j, p[:, :, None], np.zeros_like(p)]
+    wrong = [
+        2 * p,
+        bad,
+        negative,
+        p[0],
+        p[:0],
+        p[:, :0],
+        None,
+        np.full(p.shape, "abc"),
+        p + 1j,
+        p[:, :, None],
+        np.zeros_like(p),
+    ]
     if world.rng.random() < 0.4:
         kinds = [p.tolist(), p.astype(np.float32), np.asfortranarray(p), p[::-1], np.full_like(p, 1 / world.n)]
         return Case(world.pick(kinds))
@@ -54,7 +81,9 @@ def _mixture_weights(k):
         w = np.full(k + bool(uniform), 1.0 / (k + bool(uniform)))
         if not odd:
             return Case(world.pick([None, w]))
-        return Case(world.pick([w[:-1], -w, 2 * w, np.full_like(w, np.nan), "abc", w[:, None]]), FAILS, "mixture_weights|abc")
+        return Case(
+            world.pick([w[:-1], -w, 2 * w, np.full_like(w, np.nan), "abc", w[:, None]]), FAILS, "mixture_weights|abc"
+        )
 
     return kind
 
@@ -138,7 +167,9 @@ def _set(world, name, odd):
     good = world.rng.choice(n, min(k, n), replace=False)
     if not odd:
         return Case(good, MAY_FAIL if k > n else 0, "k|indices")
-    return Case(world.pick([good - 10**4, good + 10**4, good + 0.5, good[:0], good[:, None], "abc"]), FAILS, "indices|abc")
+    return Case(
+        world.pick([good - 10**4, good + 10**4, good + 0.5, good[:0], good[:, None], "abc"]), FAILS, "indices|abc"
+    )
 
 
 def _few(world, name, odd):
@@ -177,7 +208,11 @@ def _mixture(world):
 
 def _sgd(function, arguments, world):
     sampler = arguments["sampler"]
-    return function(*(arguments[k] for k in ("X", "y")), sampler, **{k: v for k, v in arguments.items() if k not in ("X", "y", "sampler")})
+    return function(
+        *(arguments[k] for k in ("X", "y")),
+        sampler,
+        **{k: v for k, v in arguments.items() if k not in ("X", "y", "sampler")},
+    )
 
 
 def _groups(world, name, odd):
@@ -203,31 +238,67 @@ def entries():
     room = "handful.sampling"
     rows = {
         "UniformSampler": entry(
-            sampling.UniformSampler, BY_NAME, run=steps, check=check_draws, losses=losses(), n=same(5),
+            sampling.UniformSampler,
+            BY_NAME,
+            run=steps,
+            check=check_draws,
+            losses=losses(),
+            n=same(5),
             batch_size=integer(1, 5, good=(1, 2)),
         ),
         "BanditSampler": entry(
-            sampling.BanditSampler, BY_NAME, run=steps, check=check_draws, losses=losses(), n=integer(1, good=(5, 5)),
+            sampling.BanditSampler,
+            BY_NAME,
+            run=steps,
+            check=check_draws,
+            losses=losses(),
+            n=integer(1, good=(5, 5)),
             batch_size=integer(1, 5, good=(1, 2)),
         ),
         "FixedMixture": entry(
-            sampling.FixedMixture, BY_NAME, run=steps, check=check_draws, probabilities=_probabilities,
-            mixture_weights=_mixture_weights(3), uniform=same(True), losses=same(1.0),
+            sampling.FixedMixture,
+            BY_NAME,
+            run=steps,
+            check=check_draws,
+            probabilities=_probabilities,
+            mixture_weights=_mixture_weights(3),
+            uniform=same(True),
+            losses=same(1.0),
         ),
         "MixtureSampler": entry(
-            sampling.MixtureSampler, BY_NAME, run=steps, check=check_draws, probabilities=_probabilities, losses=losses()
+            sampling.MixtureSampler,
+            BY_NAME,
+            run=steps,
+            check=check_draws,
+            probabilities=_probabilities,
+            losses=losses(),
         ),
-        "FullInformation": entry(sampling.FullInformation, BY_NAME, run=_full, probabilities=_probabilities, losses=losses()),
+        "FullInformation": entry(
+            sampling.FullInformation, BY_NAME, run=_full, probabilities=_probabilities, losses=losses()
+        ),
         "PrioritizedReplay": entry(
-            sampling.PrioritizedReplay, BY_NAME, run=_replay, check=check_draws, capacity=integer(good=(10, 16)),
+            sampling.PrioritizedReplay,
+            BY_NAME,
+            run=_replay,
+            check=check_draws,
+            capacity=integer(good=(10, 16)),
             components=choice(((0.5, 0.1),), ((0.1, 0.01), (0.9, 1.0)), names="component|str|float|number"),
-            mixture_weights=same(None), losses=losses(signed=True), count=integer(1, 10, good=(5, 10)),
+            mixture_weights=same(None),
+            losses=losses(signed=True),
+            count=integer(1, 10, good=(5, 10)),
             batch_size=integer(1, 10),
         ),
         "SetMixture": entry(sampling.SetMixture, BY_NAME, run=steps, components=_components, losses=losses()),
         "KDPP": entry(
-            sampling.KDPP, BY_NAME, run=_sets, check=_check_sets, adjust=_dpp_adjust, X=matrix(), k=_few,
-            shift=number(least=0, good=(1.0, 1e-3)), indices=_set,
+            sampling.KDPP,
+            BY_NAME,
+            run=_sets,
+            check=_check_sets,
+            adjust=_dpp_adjust,
+            X=matrix(),
+            k=_few,
+            shift=number(least=0, good=(1.0, 1e-3)),
+            indices=_set,
         ),
         "UniformSubsets": entry(
             sampling.UniformSubsets, BY_NAME, run=_sets, check=_check_sets, n=same(5), k=integer(1, 5), indices=_set
@@ -238,32 +309,56 @@ def entries():
         ),
         "group_components": entry(sampling.group_components, BY_NAME, check=_check_components, labels=_groups),
         "linear_sgd": entry(
-            sgd.linear_sgd, BY_NAME, run=_sgd, X=matrix(may="1e10"), y=made(lambda w: 2.0 * w.code - 1),
-            sampler=made(_mixture), loss=choice("hinge", "logistic", "squared"),
-            learning_rate=number(above=0, good=(1e-3, 0.1)), n_steps=integer(good=(1, 5)), coef=same(None),
-            power=number(good=(0.5, 1.0)), truncation=number(least=0, below=1, good=(0.0, 0.5)), record_at=same((), (1,)),
+            sgd.linear_sgd,
+            BY_NAME,
+            run=_sgd,
+            X=matrix(may="1e10"),
+            y=made(lambda w: 2.0 * w.code - 1),
+            sampler=made(_mixture),
+            loss=choice("hinge", "logistic", "squared"),
+            learning_rate=number(above=0, good=(1e-3, 0.1)),
+            n_steps=integer(good=(1, 5)),
+            coef=same(None),
+            power=number(good=(0.5, 1.0)),
+            truncation=number(least=0, below=1, good=(0.0, 0.5)),
+            record_at=same((), (1,)),
         ),
         "full_information.mixture_cost": entry(
-            full_information.mixture_cost, BY_NAME, w=vector(_weights_k, least=0), probabilities=_probabilities,
+            full_information.mixture_cost,
+            BY_NAME,
+            w=vector(_weights_k, least=0),
+            probabilities=_probabilities,
             losses=vector(lambda w: w.rng.random(w.n), least=0),
         ),
         "full_information.mixture_cost_gradient": entry(
-            full_information.mixture_cost_gradient, BY_NAME, w=vector(_weights_k, least=0), probabilities=_probabilities,
+            full_information.mixture_cost_gradient,
+            BY_NAME,
+            w=vector(_weights_k, least=0),
+            probabilities=_probabilities,
             losses=vector(lambda w: w.rng.random(w.n), least=0),
         ),
         "full_information.theory_settings": entry(
-            full_information.theory_settings, BY_NAME, k=integer(good=(2, 10)), horizon=integer(2, good=(10, 10**6)),
-            bound=number(above=0), c=number(above=0, none=True, good=(1.0, 5.0)),
+            full_information.theory_settings,
+            BY_NAME,
+            k=integer(good=(2, 10)),
+            horizon=integer(2, good=(10, 10**6)),
+            bound=number(above=0),
+            c=number(above=0, none=True, good=(1.0, 5.0)),
         ),
         "torch_sampler.AdaptiveBatchSampler": entry(
-            AdaptiveBatchSampler, BY_NAME, sampler=made(_mixture), n_batches=integer(good=(1, 3), none=True),
+            AdaptiveBatchSampler,
+            BY_NAME,
+            sampler=made(_mixture),
+            n_batches=integer(good=(1, 3), none=True),
             run=lambda cls, a, w: [np.asarray(batch) for batch in _first(call(cls, a, w))],
         ),
         "torch_sampler.Weighted": entry(
-            Weighted, BY_NAME, dataset=made(lambda w: torch.utils.data.TensorDataset(torch.as_tensor(w.X))),
+            Weighted,
+            BY_NAME,
+            dataset=made(lambda w: torch.utils.data.TensorDataset(torch.as_tensor(w.X))),
             run=lambda cls, a, w: len(call(cls, a, w)),
         ),
-    }  # fmt: skip
+    }
     return {f"{room}.{name}": row for name, row in rows.items()}
 
 

@@ -3,10 +3,6 @@
 import handful.baselines
 import numpy as np
 import pytest
-from fuzz.kinds import FAILS, MAY_FAIL, WORKS, Case, boolean, choice, integer, labels, made, matrix, number, same, seed
-from fuzz.kinds import size as sizes
-from fuzz.kinds import weights
-from fuzz.throw import call, entry, parameters
 from handful import (
     BilevelCoreset,
     Coreset,
@@ -18,6 +14,7 @@ from handful import (
     Selector,
     UniformCoreset,
 )
+from handful.baselines import StratifiedCoreset
 from handful.bilevel import Forward, OptimalDesign, ProxyCoreset
 from handful.continual import Memory, ReplayBuffer
 from handful.sensitivity import SVMCoreset
@@ -26,6 +23,25 @@ from handful.torch_data import WeightedSubset
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils import get_tags
+
+from fuzz.kinds import (
+    FAILS,
+    MAY_FAIL,
+    WORKS,
+    Case,
+    boolean,
+    choice,
+    integer,
+    labels,
+    made,
+    matrix,
+    number,
+    same,
+    seed,
+    weights,
+)
+from fuzz.kinds import size as sizes
+from fuzz.throw import call, entry, parameters
 
 BY_NAME = {
     "size": sizes(),
@@ -68,6 +84,7 @@ OWN = {
         rule=choice("mixture", "tight", "paper"),
         n_clusters=choice("auto", "log", 1, 3),
     ),
+    StratifiedCoreset: dict(by=same(None)),
     ProxyCoreset: dict(
         selector=choice(KCenter(), UniformCoreset(), names="selector|Selector"),
         proxy=choice(None, RBFSampler(n_components=5, random_state=0), names="proxy|transform"),
@@ -91,7 +108,7 @@ def fit(cls, arguments, world):
     data = {name: arguments.get(name) for name in ("X", "y", "sample_weight")}
     selector = call(cls, arguments, world).fit(data["X"], data["y"], data["sample_weight"])
     if isinstance(selector, handful.baselines.ForgettingEvents):  # a row that was never learned counts as infinite
-        selector.events_ = np.where(selector.events_ == np.inf, -1.0, selector.events_)
+        selector.events_ = np.nan_to_num(selector.events_, posinf=-1.0)  # NaN for a row of weight zero
     return selector
 
 
@@ -111,13 +128,14 @@ def check_coreset(selector, arguments, world):
         assert weights.sum() > 0
     else:
         assert len(np.unique(indices)) == len(indices) == selector.size
-        if not isinstance(selector, (UniformCoreset, SVMCoreset)):  # where weights add up to the total in expectation
+        if not isinstance(
+            selector, (UniformCoreset, SVMCoreset, StratifiedCoreset)
+        ):  # where weights add up to the total in expectation
             assert weights.sum() == pytest.approx(total, rel=1e-9)
 
 
 def _selector(cls):
-    needs, tags = cls._needs_y, get_tags(cls())
-    classifier = tags.classifier_tags
+    needs, classifier = cls()._needs_y, get_tags(cls()).classifier_tags
     two = classifier is not None and not classifier.multi_class
 
     def two_classes(world):
@@ -132,10 +150,10 @@ def _selector(cls):
             several = len(np.unique(np.asarray(y.value))) > 1 if y.value is not None else False
             rest["y"] = y._replace(verdict=MAY_FAIL) if several and np.ndim(y.value) == 1 else y
         # a classifier that asks for one point of each class
-        if (two or cls is BilevelCoreset) and "size" in rest and rest["size"].value == 1:
+        if (two or cls in (BilevelCoreset, StratifiedCoreset)) and "size" in rest and rest["size"].value == 1:
             rest["size"] = rest["size"]._replace(verdict=MAY_FAIL, names="size must be at least 2|size")
-        if cls._repeats and getattr(rest.get("size"), "verdict", WORKS) == WORKS:
-            pass
+        if cls is StratifiedCoreset and rest["y"].value is not world.code and rest["size"].verdict == WORKS:
+            rest["size"] = rest["size"]._replace(verdict=MAY_FAIL, names="size must be at least the number of strata")
         if getattr(rest.get("sampling"), "value", "") == "systematic":
             rest["size"] = rest["size"]._replace(verdict=max(rest["size"].verdict, MAY_FAIL), names="size")
 
@@ -146,15 +164,15 @@ def _selector(cls):
         run=fit,
         check=check_coreset,
         adjust=adjust,
-        X=matrix(cls._takes_sparse, offset=offset),
+        X=matrix(cls._takes_sparse, offset=offset, reads=cls._reads),
         y=labels(two_classes, needs, classifier is not None),
         sample_weight=weights,
-        size=sizes(repeats=cls._repeats, least=2 if two or cls is BilevelCoreset else 1),
+        size=sizes(repeats=cls._repeats, least=2 if two or cls in (BilevelCoreset, StratifiedCoreset) else 1),
         **OWN.get(cls, {}),
     )
 
 
-# Streams ---------------------------------------------------------------------------------------------------------------
+# Streams --------------------------------------------------------------------------------------------------------------
 
 
 def stream(cls, arguments, world):
@@ -192,7 +210,9 @@ def _stream(cls, needs_y=False, **more):
         run=stream,
         check=check_stream,
         adjust=adjust,
-        X=matrix(True, without="no_rows 1-d None 0-d list", may="1e300 one_huge_value csr csr_array csc_float32 empty_csr"),
+        X=matrix(
+            True, without="no_rows 1-d None 0-d list", may="1e300 one_huge_value csr csr_array csc_float32 empty_csr"
+        ),
         y=labels(False, needs_y, True),
         size=integer(good=(1, 2, 5, 40)),
         **more,
@@ -223,7 +243,15 @@ def _indices(world, name, odd):
     good = rng.integers(n, size=world.d)
     if not odd:
         return Case(good)
-    wrong = [-1 - good, good + 0.5, good + 10**6, good[:, None], good[:-1], good.astype(str), np.full(len(good), np.nan)]
+    wrong = [
+        -1 - good,
+        good + 0.5,
+        good + 10**6,
+        good[:, None],
+        good[:-1],
+        good.astype(str),
+        np.full(len(good), np.nan),
+    ]
     return Case(world.pick(wrong), FAILS, "ind|row|shape")
 
 
@@ -231,7 +259,15 @@ def _weights_of(world, name, odd):
     good = world.rng.random(world.d) + 0.1
     if not odd:
         return Case(world.pick([good, good.tolist(), good.astype(np.float32), np.ones(world.d, int)]))
-    wrong = [-good, np.full(world.d, np.nan), np.full(world.d, np.inf), good[:-1], good.astype(str), good[:, None], good + 1j]
+    wrong = [
+        -good,
+        np.full(world.d, np.nan),
+        np.full(world.d, np.inf),
+        good[:-1],
+        good.astype(str),
+        good[:, None],
+        good + 1j,
+    ]
     return Case(world.pick(wrong), FAILS, "weight")
 
 
@@ -263,35 +299,66 @@ def entries():
     nodes = made(_nodes)
     found[f"{streaming}.concatenate"] = entry(concatenate, BY_NAME, nodes=nodes)
     found[f"{streaming}.reduce_nodes"] = entry(
-        reduce_nodes, BY_NAME, nodes=nodes, selector=same(UniformCoreset()), size=same(1, 2, 5),
+        reduce_nodes,
+        BY_NAME,
+        nodes=nodes,
+        selector=same(UniformCoreset()),
+        size=same(1, 2, 5),
         rng=made(lambda world: np.random.default_rng(0)),
-    )  # fmt: skip
+    )
     found[f"{streaming}.Node"] = entry(
-        Node, BY_NAME, X=made(lambda w: w.X), y=made(lambda w: w.code), weights=made(lambda w: np.ones(w.n)),
-        ids=made(lambda w: np.arange(w.n)), run=lambda cls, a, w: call(cls, a, w).of_positive_weight().take([0]),
-    )  # fmt: skip
+        Node,
+        BY_NAME,
+        X=made(lambda w: w.X),
+        y=made(lambda w: w.code),
+        weights=made(lambda w: np.ones(w.n)),
+        ids=made(lambda w: np.arange(w.n)),
+        run=lambda cls, a, w: call(cls, a, w).of_positive_weight().take([0]),
+    )
     found["handful.continual.ReplayBuffer"] = entry(
-        ReplayBuffer, BY_NAME, run=_memory_of_tasks, selector=selectors, size=integer(good=(2, 3)),
-        X=matrix(without="csr csr_array csc_float32 empty_csr 1-d 3-d list frame object strings object_strings objects None "
-                 "0-d no_rows no_columns"),
+        ReplayBuffer,
+        BY_NAME,
+        run=_memory_of_tasks,
+        selector=selectors,
+        size=integer(good=(2, 3)),
+        X=matrix(
+            without="csr csr_array csc_float32 empty_csr 1-d 3-d list frame object strings object_strings objects None "
+            "0-d no_rows no_columns"
+        ),
         y=made(lambda world: world.code),
-    )  # fmt: skip
+    )
     found["handful.continual.Memory"] = entry(
-        Memory, BY_NAME, X=made(lambda w: w.X), y=made(lambda w: w.code), indices=made(lambda w: np.arange(w.n)),
+        Memory,
+        BY_NAME,
+        X=made(lambda w: w.X),
+        y=made(lambda w: w.code),
+        indices=made(lambda w: np.arange(w.n)),
         run=lambda cls, a, w: call(cls, a, w).first(1),
-    )  # fmt: skip
+    )
     found["handful.Coreset"] = entry(
-        Coreset, BY_NAME, run=_take, indices=_indices, weights=_weights_of,
-        X=matrix(True, without="None 0-d no_rows nan inf -inf complex strings object_strings objects 1-d 3-d no_columns"),
-    )  # fmt: skip
+        Coreset,
+        BY_NAME,
+        run=_take,
+        indices=_indices,
+        weights=_weights_of,
+        X=matrix(
+            True, without="None 0-d no_rows nan inf -inf complex strings object_strings objects 1-d 3-d no_columns"
+        ),
+    )
     found["handful.torch_data.WeightedSubset"] = entry(
         WeightedSubset, BY_NAME, run=_subset, dataset=same(None), indices=_indices, weights=_weights_of
     )
     found["handful.CoresetEstimator"] = entry(
-        CoresetEstimator, BY_NAME, run=_estimate, size=None, X=matrix(), y=labels(True, True, True),
-        sample_weight=weights, selector=choice(UniformCoreset(2), names="selector|fit"),
+        CoresetEstimator,
+        BY_NAME,
+        run=_estimate,
+        size=None,
+        X=matrix(),
+        y=labels(True, True, True),
+        sample_weight=weights,
+        selector=choice(UniformCoreset(2), names="selector|fit"),
         estimator=choice(GaussianNB(), names="estimator|fit"),
-    )  # fmt: skip
+    )
     return found
 
 

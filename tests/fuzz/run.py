@@ -116,7 +116,10 @@ class _Watch(threading.Thread):
 
 def write_table(states, n, stamp, extra):
     """``docs/fuzz.md`` from the outcomes."""
-    rows = [f"| `{name}` | {s['done']:,} | {s['worked']:,} | {s['refused']:,} | {len(s['surprises'])} |" for name, s in states]
+    rows = [
+        f"| `{name}` | {s['done']:,} | {s['worked']:,} | {s['refused']:,} | {len(s['surprises'])} |"
+        for name, s in states
+    ]
     total = {key: sum(s[key] for _, s in states) for key in ("done", "worked", "refused")}
     surprises = sum(len(s["surprises"]) for _, s in states)
     text = f"""# What a hunt for faults found
@@ -128,7 +131,7 @@ Anything else is a *surprise*: another error, a warning of overflow, NaN, a brok
 crash, or more than {SLOWEST} seconds. `tests/fuzz/run.py --replay NAME NUMBER` repeats an input; the name and the number seed
 all that is random in it.
 
-{total['done']:,} inputs for {len(states)} classes and functions: {total['worked']:,} worked, {total['refused']:,} were refused by name, {surprises} surprised.
+{total["done"]:,} inputs for {len(states)} classes and functions: {total["worked"]:,} worked, {total["refused"]:,} were refused by name, {surprises} surprised.
 Code {stamp}.
 
 | class or function | tried | worked | clear error | surprise |
@@ -170,8 +173,11 @@ def main():
         if time.monotonic() > until:
             return late.append(name)
         _, state = hunt(name, options.inputs, stamp)
-        print(f"{name}: {state['worked']} worked, {state['refused']} refused, {len(state['surprises'])} surprised "
-              f"({state['seconds']:.0f} s)", flush=True)  # fmt: skip
+        print(
+            f"{name}: {state['worked']} worked, {state['refused']} refused, {len(state['surprises'])} surprised "
+            f"({state['seconds']:.0f} s)",
+            flush=True,
+        )
         for _, message in state["surprises"][:3]:
             print("  " + message.replace("\n", "\n  "), flush=True)
         states.append((name, state))

@@ -28,8 +28,10 @@ def stream(rows=10_000_000, chunk=50_000):
         assert memory.n_rows_held_ <= 10_000 + 100 * (2 + np.log2(rows / 10_000)), memory.n_rows_held_
         # a uniform draw inside each node: the total is exact only for the reservoir
         assert abs(total / rows - 1) < (1e-9 if name == "Reservoir" else 0.5), total
-        lines.append(f"{name}: {rows:,} rows, {memory.n_rows_held_:,} held at the end; after the first tenth the peak of the "
-                     f"memory grew by {grown / MB:.1f} MB")  # fmt: skip
+        lines.append(
+            f"{name}: {rows:,} rows, {memory.n_rows_held_:,} held at the end; after the first tenth the peak of the "
+            f"memory grew by {grown / MB:.1f} MB"
+        )
     return lines
 
 
@@ -50,8 +52,10 @@ def draws(n_draws=10_000_000, n=20):
     off = abs(mean - values.mean()) / np.sqrt((squares / drawn - mean**2) / drawn)
     assert errors.max() < 4, errors
     assert off < 4, off
-    return [f"MixtureSampler: {drawn:,} draws; the frequencies of {n} points are within {errors.max():.1f} standard errors of "
-            f"their probabilities, the weighted mean within {off:.1f}"]  # fmt: skip
+    return [
+        f"MixtureSampler: {drawn:,} draws; the frequencies of {n} points are within {errors.max():.1f} standard errors of "
+        f"their probabilities, the weighted mean within {off:.1f}"
+    ]
 
 
 def updates(n_updates=10_000):

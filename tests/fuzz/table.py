@@ -11,11 +11,17 @@ import pkgutil
 from pathlib import Path
 
 import handful
-import numpy as np
+
 from fuzz import room_bilevel, room_clustering, room_other, room_sampling, room_selectors
 
 ROOT = Path(__file__).parents[2]
-OPEN = ("handful.linalg", "handful.sampling.torch_sampler", "handful.torch_data", "handful.data.synthetic", "handful.active.audio")  # modules, not rooms
+OPEN = (
+    "handful.linalg",
+    "handful.sampling.torch_sampler",
+    "handful.torch_data",
+    "handful.data.synthetic",
+    "handful.active.audio",
+)  # modules, not rooms
 
 ABSTRACT = "a base class: each of its subclasses is in the table"
 CONSTANT = "a value, not something to call"
@@ -62,6 +68,19 @@ EXEMPT = {
     "handful.data.registry.ENTRIES": CONSTANT,
     "handful.data.fetch": "downloads; tests/test_data_files.py and tests/test_data_limits.py",
     "handful.dictionary.Recovery": ABSTRACT,
+    **{
+        f"handful.distributed.{name}": "what `fit` calls for dask data; tests/test_distributed.py"
+        for name in (
+            "ChunkError",
+            "Chunks",
+            "bilevel_model",
+            "fit",
+            "lightweight_rows",
+            "merge_reduce",
+            "rowwise",
+            "take",
+        )
+    },
     "handful.linalg.alias_records": INSIDE,
     "handful.linalg.draw_alias": KERNEL,
     "handful.linalg.fill_alias_records": KERNEL,
@@ -126,8 +145,11 @@ def _rank(module):
 
 def taken():
     """What notebooks, rooms of the papers and benchmarks import from the library: pairs (module, name)."""
-    sources = [path.read_text(encoding="utf-8") for top in ("lib/handful_papers", "benchmarks")
-               for path in sorted((ROOT / top).rglob("*.py"))]
+    sources = [
+        path.read_text(encoding="utf-8")
+        for top in ("lib/handful_papers", "benchmarks")
+        for path in sorted((ROOT / top).rglob("*.py"))
+    ]
     for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in path.parts:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

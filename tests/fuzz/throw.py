@@ -9,11 +9,22 @@ from dataclasses import fields, is_dataclass
 from typing import NamedTuple
 
 import numpy as np
-from fuzz.kinds import FAILS, WORKS, World
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-ALWAYS = ("X", "y", "size", "batch_size", "n_clusters", "n_classes", "n_kept", "test_size", "latent")  # whose defaults need rows
+from fuzz.kinds import FAILS, WORKS, World
+
+ALWAYS = (
+    "X",
+    "y",
+    "size",
+    "batch_size",
+    "n_clusters",
+    "n_classes",
+    "n_kept",
+    "test_size",
+    "latent",
+)  # whose defaults need rows
 
 
 class Surprise(AssertionError):
@@ -76,7 +87,7 @@ def draw(entry, name, i):
 
 
 def throw(entry, name, i):
-    """"worked" or "refused"; Surprise for anything else.
+    """ "worked" or "refused"; Surprise for anything else.
 
     Parameters
     ----------

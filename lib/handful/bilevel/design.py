@@ -32,9 +32,7 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     float
     """
     X, weights, target = _checked(X, weights, design, prior_precision, target)
-    return 0.5 * float(
-        np.sum(_covariance(X, weights, prior_precision) * _outer(target, design))
-    )
+    return 0.5 * float(np.sum(_covariance(X, weights, prior_precision) * _outer(target, design)))
 
 
 def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):

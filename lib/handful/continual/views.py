@@ -10,7 +10,7 @@ from handful.checks import check_integer
 try:
     import torch
 except ImportError as error:
-    raise ImportError("views of a torch network need torch: pip install 'handful[torch]'.") from error
+    raise ImportError("views of a torch network need torch: pip install torch.") from error
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class KDPP:
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
     Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
-    in S of shift^(k-|T|) det(X_T X_T'), so a set is a sample T from the low-rank process (|T| drawn first)
+    in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank process (its size drawn first)
     and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
     one alias table an eigenvector. Set-up: O(n d^2); a sample: O(d + k^3 log k).
 
@@ -148,7 +148,9 @@ class KDPP:
         check_integer("k", k, most=n, why="there are no more points")
         largest = np.abs(X).max()
         if 0 < largest < SMALLEST:
-            raise ValueError(f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale it.")
+            raise ValueError(
+                f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale it."
+            )
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
         if shift == 0 and rank < k:

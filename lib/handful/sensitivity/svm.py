@@ -61,7 +61,7 @@ class SVMCoreset(Selector):
 
     Attributes
     ----------
-    indices_, weights_ : the coreset. E[sum of weights_ * cost] is the full cost at every w
+    indices_, weights_ : the coreset. The mean of ``sum(weights_ * cost)`` is the full cost at every w
     sensitivities_ : float array, shape (n,); the upper bounds, 0 for rows of weight 0
     total_sensitivity_ : float; their sum t
     probabilities_ : float array, shape (n,); what the draws are proportional to
@@ -128,7 +128,7 @@ class SVMCoreset(Selector):
     def _check_parameters(self):
         hinge_price(self.l2, 1.0)
         check_number("xi", self.xi, above=0, below=1)
-        if self.rule not in RULES:
+        if not isinstance(self.rule, str) or self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}; got {self.sampling!r}.")

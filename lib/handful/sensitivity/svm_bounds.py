@@ -9,7 +9,14 @@ lambda there, see `handful.svm.hinge_price`).
 import numpy as np
 from sklearn.utils import check_X_y
 
-from handful.checks import check_integer, check_magnitude, check_number, check_sample_weight, check_vector, signed_labels
+from handful.checks import (
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    check_vector,
+    signed_labels,
+)
 from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, warn_of_interruption
+from handful.bilevel.strategies.base import Strategy
 from handful.bilevel.strategies.weights import final_weights
 from handful.checks import check_integer, check_number
 from handful.linalg import simplex_point
@@ -60,8 +60,8 @@ class Regularised(Strategy):
             else:
                 [(_, _, weights)] = self.path(model, [size], watch=watch)
         except KeyboardInterrupt:
-            warn_of_interruption(f"{bar.n} rows were eliminated: {size} of the others are left")
             _hold(model, np.array(sorted(model.indices))[:size])
+            raise
         return None if weighting == "binary" else weights
 
     def path(self, model, sizes, *, watch=None):
