@@ -15,12 +15,13 @@ from handful import (
     UniformCoreset,
 )
 from handful.baselines import StratifiedCoreset
-from handful.bilevel import Forward, OptimalDesign, ProxyCoreset
+from handful.bilevel import Forward, OptimalDesign, ProxyCoreset, TrainerCoreset
 from handful.continual import Memory, ReplayBuffer
 from handful.sensitivity import SVMCoreset
 from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, Node, Reservoir, concatenate, reduce_nodes
 from handful.torch_data import WeightedSubset
 from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils import get_tags
 
@@ -288,8 +289,25 @@ def _estimate(cls, arguments, world):
 def entries():
     found = {}
     for cls in all_selectors():
+        if cls is TrainerCoreset:
+            continue  # a row of its own
         room = ".".join(cls.__module__.split(".")[:2])
         found[f"{room}.{cls.__name__}"] = _selector(cls)
+    found["handful.bilevel.TrainerCoreset"] = entry(
+        TrainerCoreset,
+        BY_NAME,
+        run=fit,
+        check=check_coreset,
+        most_rows=12,
+        selector=same(BilevelCoreset()),
+        estimator=same(LogisticRegression()),
+        proxy=None,
+        l2=None,
+        X=made(lambda world: world.X),
+        y=made(lambda world: world.code),
+        size=sizes(least=2),
+        weighting=same("auto"),
+    )
     streaming = "handful.streaming"
     selectors = choice(UniformCoreset(), KCenter(), names="selector|fit")
     found[f"{streaming}.MergeReduce"] = _stream(MergeReduce, selector=selectors, sample_weight=weights)
