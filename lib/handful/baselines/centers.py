@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import Selector
 from handful.linalg import sq_distance
 from handful.types import Seed
@@ -112,7 +112,15 @@ def farthest_first(X, n, *, rng, covered=()):
     Returns
     -------
     int array, shape (n,), distinct; ties go to the smallest index
+
+    Raises
+    ------
+    TypeError, ValueError
+        for rows that are not finite or huge, an `n` outside 1..rows and an `rng` that is none
     """
+    X = check_rows(X, accept_sparse="csr")
+    check_integer("n", n, most=X.shape[0], why="there are no more rows")
+    check_generator(rng)
     sq_dist = np.full(X.shape[0], np.inf)
     lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from handful.checks import check_sample_weight
+from handful.checks import check_rows, check_sample_weight
 
 BLOCK_ENTRIES = 1 << 19  # entries in the matrix of products of one block, which should stay in the cache
 SPARSE_ENTRIES = 1 << 22  # of a block that is made dense
@@ -123,7 +123,7 @@ def quantization_error(X, centers, sample_weight=None):
     ValueError
         if the columns of `X` and `centers` do not agree, or for bad weights
     """
-    X, centers = np.asanyarray(X), np.asarray(centers)
+    X, centers = check_rows(X), check_rows(centers, "centers")
     if X.ndim != 2 or centers.ndim != 2 or X.shape[1] != centers.shape[1] or not len(centers):
         raise ValueError(
             "X and centers must be matrices with the same number of columns and at least one centre, got shapes "

@@ -11,6 +11,7 @@ from handful.checks import (
     MAX_SEED,
     as_generator,
     check_integer,
+    check_magnitude,
     check_sample_weight,
     check_size,
     is_dask,
@@ -191,6 +192,7 @@ class MiniBatchKMeans(CentersEstimator):
             self, "fit the rows of a LightweightCoreset, which takes them, with their weights.", X, sample_weight
         )
         X = self._validate(X, reset=reset)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
             check_size(self.n_clusters, X.shape[0], X.shape[0], name="n_clusters")

@@ -35,6 +35,7 @@ class Sampler:
     draws_sets = False  # takes one loss per point, not one per batch
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
+        check_integer("n", n)
         check_integer("batch_size", batch_size, most=n, why="a batch is drawn from that many points")
         self.n = int(n)
         self.batch_size = int(batch_size)
@@ -105,13 +106,13 @@ class Sampler:
         RuntimeError
             when nothing has been drawn yet
         """
-        losses = _as_vector(losses)
+        losses = as_vector(losses)
         if indices is None:
             if self._last is None:
                 raise RuntimeError("update() takes the losses of a drawn batch: call sample() first.")
             expected, weights = self.batch_size, self._last[1]
         else:
-            indices, weights = _as_vector(indices, None), _as_vector(weights)
+            indices, weights = as_vector(indices, None), as_vector(weights)
             if indices.dtype.kind not in "iu":
                 raise ValueError(f"indices must be integers, got {indices.dtype}: update(losses, indices, weights).")
             indices = indices.astype(np.int64)
@@ -132,9 +133,12 @@ def _plain(state):
     return state.tolist() if isinstance(state, np.ndarray) else state
 
 
-def _as_vector(values, dtype=np.float64):
+def as_vector(values, dtype=np.float64):
+    """An array or torch tensor of real numbers as a contiguous array; TypeError for complex ones."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+    if np.iscomplexobj(values):
+        raise TypeError("losses, errors and weights must be real, got complex numbers.")
     return np.ascontiguousarray(values, dtype=dtype)
 
 

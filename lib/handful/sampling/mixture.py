@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from handful.checks import check_number
 from handful.linalg import fill_alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
@@ -232,6 +233,7 @@ class MixtureSampler(FixedMixture):
             random_state=random_state,
         )
         if scale is not None:
+            check_number("scale", scale, above=0)
             scale = scale / self.n**2  # the learner's cost is f(w)/n^2
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, n_pgd_steps=n_pgd_steps)
         self._w = self._learner.w

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 from scipy import sparse
+from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
+from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
 from handful.coreset import Selector
 from handful.linalg import sq_distance
 from handful.types import Seed, Table
@@ -180,8 +182,18 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     -------
     indices : int array, shape (at most size,), ascending
     weights : float array; the expected sum of weights * cost is the sum of the cost over all rows
+
+    Raises
+    ------
+    TypeError, ValueError
+        for values that are not finite or huge, wrong shapes, bad weights, a size below 1 and an `rng` that is none
     """
+    check_generator(rng)
+    check_integer("size", size)
+    X = _readable(X)
     n, d = X.shape
+    if sample_weight is not None:
+        sample_weight = check_sample_weight(sample_weight, n)
     # weights near the largest float would overflow
     scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
     if sparse.issparse(X):
@@ -198,6 +210,9 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     pivot = np.ascontiguousarray(X[pivot_rows(n)]).mean(axis=0, dtype=np.float64)
     for start in range(0, n, CHUNK):
         rows, u = read(start, min(start + CHUNK, n))
+        if not np.isfinite(rows).all():
+            raise ValueError(f"X contains NaN or infinity in rows {start} to {start + len(rows) - 1}.")
+        check_magnitude(rows, "X", rows.dtype)
         add_statistics(rows, u, pivot, start, mass, sums, squares)
     draws = plan_draws(mass, sums, squares, pivot, size, rng)
     indices, weights = [], []
@@ -221,6 +236,15 @@ def _sparse_draws(X, u, size, rng):
     last = int(np.flatnonzero(q)[-1])
     rows = np.minimum(np.searchsorted(edges, np.sort(rng.random(size)) * edges[-1], side="right"), last)
     return rows, u[rows] / (size * q[rows] / edges[-1])
+
+
+def _readable(X):
+    # Neither copied nor read here: a memory map may not fit in the memory.
+    if sparse.issparse(X) or not hasattr(X, "dtype") or X.dtype not in (np.float32, np.float64):
+        X = check_array(X, dtype=[np.float64, np.float32], accept_sparse="csr")
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"X must have shape (n, d), got {X.shape}.")
+    return X
 
 
 class LightweightCoreset(Selector):

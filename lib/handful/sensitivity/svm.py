@@ -136,7 +136,7 @@ class SVMCoreset(Selector):
     def _check_parameters(self):
         hinge_price(self.l2, 1.0)
         check_number("xi", self.xi, above=0, below=1)
-        if self.rule not in RULES:
+        if not isinstance(self.rule, str) or self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}; got {self.sampling!r}.")

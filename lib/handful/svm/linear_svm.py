@@ -7,11 +7,20 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import check_magnitude, check_number, check_sample_weight, refuse_dask, signed_labels
+from handful.checks import (
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    check_vector,
+    refuse_dask,
+    signed_labels,
+)
 from handful.svm.staged import solve
 from handful.types import Table
 
@@ -33,8 +42,9 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
     Raises
     ------
     ValueError
-        for an `l2` that is not a positive number, or so small that the price overflows
+        for an `l2` or a weight that is not a positive number, or so small that the price overflows
     """
+    check_number("total_weight", total_weight, above=0)
     if l2 is None:
         return 1.0
     check_number("l2", l2, above=0, why="or None for 1 / (sum of the weights)")
@@ -62,8 +72,13 @@ def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample
     -------
     float
     """
+    X = check_array(X, accept_sparse="csr", dtype=np.float64)
+    check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+    y, w = check_vector(y, "y", X.shape[0]), check_vector(w, "w", X.shape[1] + 1)
+    if not np.isin(y, (-1, 1)).all():
+        raise ValueError(f"y must hold the labels -1 and +1, got {np.unique(y)[:5]}.")
+    u = check_sample_weight(sample_weight, len(y))
     hinge = np.maximum(0.0, 1.0 - y * (X @ w[:-1] + w[-1]))
-    u = np.ones(len(hinge)) if sample_weight is None else sample_weight
     return 0.5 * w[:-1] @ w[:-1] + hinge_price(l2, u.sum()) * (u @ hinge)
 
 
@@ -156,6 +171,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         """
         refuse_dask(self, "fit the rows of an SVMCoreset, which takes them, with their weights.", X, y, sample_weight)
         check_number("tol", self.tol, above=0)
+        check_integer("max_iter", self.max_iter)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
