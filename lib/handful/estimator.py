@@ -194,7 +194,7 @@ class CoresetEstimator(Delegate):
         return self
 
     @available_if(_estimator_has("transform"))
-    def fit_transform(self, X, y=None, sample_weight=None, **params):
+    def fit_transform(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> np.ndarray:
         """`fit`, then `transform` of all rows of `X`."""
         return self.fit(X, y, sample_weight, **params).transform(X)
 

@@ -49,12 +49,12 @@ class MixtureEstimator(CentersEstimator):
         """Mean log-density of the rows."""
         return float(self.score_samples(X).mean())
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Table) -> np.ndarray:
         """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all C are computed."""
         check_is_fitted(self)
         return np.concatenate([softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
-    def bic(self, X):
+    def bic(self, X: Table) -> float:
         """Bayesian information criterion on `X` (Schwarz 1978), in nats; lower is better.
 
         ``k log n - 2 log p(X)``, where the k free parameters are the centres and one variance or, with "isotropic", a
@@ -65,7 +65,7 @@ class MixtureEstimator(CentersEstimator):
         free = n_clusters * d + (1 if self.covariance == "shared" else 2 * n_clusters - 1)
         return float(free * np.log(len(log_densities)) - 2 * log_densities.sum())
 
-    def sample(self, n_samples=1):
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw from the mixture, with `random_state`: rows, shape (n_samples, d), and the cluster of each."""
         check_is_fitted(self)
         check_integer("n_samples", n_samples)

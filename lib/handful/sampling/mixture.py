@@ -238,7 +238,7 @@ class MixtureSampler(FixedMixture):
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, n_pgd_steps=n_pgd_steps)
         self._w = self._learner.w
 
-    def set_mixture_weights(self, mixture_weights):
+    def set_mixture_weights(self, mixture_weights: Table) -> None:
         """Go on learning from other mixture weights, shape (k,), such as the mean over several processes."""
         self._learner.w[:] = check_mixture_weights(mixture_weights, self.k)
 

@@ -117,7 +117,7 @@ class MergeReduce(StreamMemory):
             self._take_in(X, y, sample_weight)
         return self
 
-    def save(self, path):
+    def save(self, path: Any) -> None:
         """Write the stream to a file, from which `load` goes on with it in another process.
 
         Parameters
