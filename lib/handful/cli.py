@@ -5,6 +5,8 @@ import sys
 import textwrap
 from importlib.metadata import entry_points, version
 
+import shtab
+
 # The reproduction adds these commands (see `handful_papers.cli`), where it is installed.
 REPRODUCTION = {
     "reproduce": "run the papers' notebooks and build the report",
@@ -49,13 +51,19 @@ def _parser():
               handful reproduce                     every notebook on small data, minutes, no network
               handful reproduce --only fig06        one figure
               handful reproduce --profile laptop    the papers' data sets, hours
-              handful data                          which data sets are here, which can be fetched"""),
+              handful data                          which data sets are here, which can be fetched
+
+            exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C"""),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=f"handful {version('handful')}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_reproduction(commands)
+
+    commands.add_parser("warmup", help="compile all algorithms now, so that no first call has to").set_defaults(
+        run=_warmup
+    )
 
     data = commands.add_parser("data", help="list the data sets, or fetch one")
     data.set_defaults(run=_data_list)
@@ -67,6 +75,10 @@ def _parser():
     verify = actions.add_parser("verify", help="check the files that are here against their checksums")
     verify.add_argument("name", nargs="*", metavar="NAME", help="default: all")
     verify.set_defaults(run=_data_verify)
+
+    completion = commands.add_parser("completion", help="print the completion of commands and options for a shell")
+    completion.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+    completion.set_defaults(run=lambda args: print(shtab.complete(parser, shell=args.shell)) or 0)
     return parser
 
 
@@ -86,6 +98,15 @@ def _needs_checkout(args):
         "the papers' notebooks are not part of the installed library: git clone the project, and run `make reproduce` "
         "in the checkout."
     )
+
+
+def _warmup(args):
+    from handful.compiling import NOTICE
+    from handful.warmup import warm_up
+
+    NOTICE.quiet()
+    warm_up()
+    return 0
 
 
 def _data_list(args):

@@ -127,7 +127,7 @@ def _reproduce(args):
         return 0
     if args.dask:
         os.environ[DASK] = args.dask
-    with Progress(len(runs), args.limit) as progress:
+    with Progress(runs, args.limit, args.jobs) as progress:
         options = {"jobs": args.jobs, "force": args.force, "limit": args.limit}
         outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
     _summary(outcomes)
@@ -140,12 +140,13 @@ def _reproduce(args):
 class Progress:
     """A line for each notebook that finished, and which run: a bar on a terminal, elsewhere a line for each start."""
 
-    def __init__(self, n, limit):
+    def __init__(self, runs, limit, jobs=1):
         from tqdm import tqdm
 
-        self.limit = limit
+        self.runs, self.limit, self.jobs = runs, limit, jobs
         self.live = sys.stderr.isatty()
-        self.bar = tqdm(total=n, unit="notebook", disable=not self.live, bar_format="{n}/{total} |{bar:24}| {desc}")
+        shown = {"unit": "notebook", "disable": not self.live, "bar_format": "{n}/{total} |{bar:24}| {desc}"}
+        self.bar = tqdm(total=len(runs), **shown)
         self.told, self.begun = set(), set()
 
     def __enter__(self):
@@ -166,7 +167,8 @@ class Progress:
                 if (begun := (run.name, seconds is None)) not in self.begun:
                     self.begun.add(begun)
                     self._tell(self._start(run, seconds))
-        self.bar.set_description_str(", ".join(_under_way(*one) for one in active))
+        left = f"{_clock(seconds_left(self.runs, outcomes, active, self.jobs))} left"
+        self.bar.set_description_str("; ".join([left, *(_under_way(*one) for one in active)]))
 
     def _start(self, run, seconds):
         from handful_papers.runner import time_limit
@@ -179,6 +181,27 @@ class Progress:
     def _tell(self, line):
         self.bar.write(line, file=sys.stdout)
         sys.stdout.flush()  # whoever reads a pipe should not wait for a full buffer
+
+
+def seconds_left(runs, outcomes, active, jobs=1):
+    """Seconds until all notebooks have finished: their expected minutes, at the pace of those that have.
+
+    Parameters
+    ----------
+    runs : list of Run, all of them
+    outcomes, active : as `runner.reproduce` tells them
+    jobs : int, notebooks at a time
+    """
+    done = [o for o in outcomes if o.status == "done"]
+    expected = 60 * sum(o.run.minutes for o in done)
+    pace = sum(o.seconds for o in done) / expected if expected else 1.0
+    over, left = {o.run.name for o in outcomes}, 0.0
+    begun = {run.name: (seconds or 0.0, progress) for run, seconds, progress in active}
+    for run in runs:
+        if run.name not in over:
+            seconds, progress = begun.get(run.name, (0.0, None))
+            left += progress["left"] if progress else max(60 * run.minutes * pace - seconds, 0.0)
+    return left / jobs
 
 
 def _under_way(run, seconds, progress):
@@ -348,7 +371,7 @@ def _readme(args):
 def _need_extra():
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise Refused(f'this needs {", ".join(missing)}: pip install "handful[reproduce]"')
+        raise Refused(f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.')
 
 
 def _checkout():

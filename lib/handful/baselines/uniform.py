@@ -3,10 +3,11 @@
 import numpy as np
 
 from handful.coreset import Selector
+from handful.types import Seed
 
 
 class UniformCoreset(Selector):
-    """Rows drawn uniformly without repetition.
+    """Rows drawn uniformly without repetition; X may hold anything, as its values are never read.
 
     Parameters
     ----------
@@ -28,9 +29,9 @@ class UniformCoreset(Selector):
     """
 
     _takes_sparse = True
-    _computes = False
+    _reads = False
 
-    def __init__(self, size=100, *, random_state=None):
+    def __init__(self, size: int = 100, *, random_state: Seed = None) -> None:
         self.size = size
         self.random_state = random_state
 

@@ -1,8 +1,10 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
 from functools import cache
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
@@ -14,16 +16,18 @@ from handful.bilevel.outer import OUTER, outer_rows
 from handful.bilevel.problems.base import check_problem
 from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.problems.linear import Logistic
-from handful.bilevel.strategies.base import Strategy
+from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.checks import as_generator
+from handful.bilevel.trainer import TrainerCoreset
+from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
+from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
 OPTIONS = {
-    "rule": ("quadratic", "linear"),
+    "rule": ("auto", "quadratic", "linear"),
     "weighting": ("auto", "binary", "optimised", "corrective"),
     "outer": OUTER,
 }
@@ -36,6 +40,13 @@ def _classifies(selector):
 class BilevelCoreset(Selector):
     """Coreset that minimises the loss on all the data of the model trained on it.
 
+    Three options matter; the others have defaults that suit most data.
+
+    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
+    - `size`: the number of points.
+    - `weighting`: "optimised" where the trainer takes a sample_weight, for the best accuracy a point; "binary", the
+      default, where it does not.
+
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
     joins them (the implicit gradient), take the best, repeat. Inner problems are solved exactly, implicit gradients
@@ -46,7 +57,7 @@ class BilevelCoreset(Selector):
     problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of two: what will be
         trained on the coreset; `Logistic()` by default
     size : number of points m
-    rule : which point is best to add:
+    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no other (`Network`):
         "linear" takes the smallest implicit gradient (the paper, Equation 4);
         "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
         predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
@@ -66,7 +77,7 @@ class BilevelCoreset(Selector):
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar
+    verbose : whether to show a progress bar, and which way of the inner problem and the curvature it begins with
 
     Attributes
     ----------
@@ -99,18 +110,18 @@ class BilevelCoreset(Selector):
 
     def __init__(
         self,
-        problem=None,
+        problem: Any = None,
         *,
-        size=100,
-        rule="quadratic",
-        weighting="auto",
-        strategy="forward",
-        outer="train",
-        ihvp="auto",
-        robust=False,
-        random_state=None,
-        verbose=False,
-    ):
+        size: int = 100,
+        rule: str = "auto",
+        weighting: str = "auto",
+        strategy: Any = "forward",
+        outer: str = "train",
+        ihvp: Any = "auto",
+        robust: bool = False,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.problem = problem
         self.size = size
         self.rule = rule
@@ -122,27 +133,63 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
-        """Choose the coreset.
+    @classmethod
+    def for_estimator(
+        cls, estimator: Any, *, size: int = 100, random_state: Seed = None, selector: Any = None, **options: Any
+    ) -> Any:
+        """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`
+        estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one
+        size, random_state : as in `TrainerCoreset`
+        selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``
+        options : further parameters of `TrainerCoreset`, such as ``proxy=Nystrom(RBF())``
+
+        Returns
+        -------
+        TrainerCoreset, not yet fitted
+
+        Raises
+        ------
+        ValueError
+            for an estimator of no known family, unless a `proxy` is given
+        """
+        selector = cls() if selector is None else selector
+        few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)
+        few.ways(1.0)  # tells now if the family is unknown
+        return few
+
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
+        """Choose the coreset.
+
+        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
+        `size` in forward selection, the best set so far in exchange, more than `size` in elimination.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`.
+            Dask data are for `Logistic` and `LeastSquares` by forward selection from the training rows: the same rows
+            are chosen as on one machine, up to the order of sums, in two passes for each point or batch
         validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see `outer`
 
         Raises
         ------
         ValueError
             as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+        MemoryError
+            where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
-        X, y, sample_weight = self._check_input(X, y, sample_weight)
-        problem, strategy, weighting, ihvp = self._checked_options()
-        rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
+        model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
+        if model_of is _model:
+            X, y, sample_weight = self._check_input(X, y, sample_weight)
+        problem, strategy, rule, weighting, ihvp = self._checked_options()
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
-        model = selection_for(problem, rows, rng, robust=self.robust, ihvp=ihvp, weighted=weighted)
-        candidates, labels = np.flatnonzero(sample_weight), model.labels()
-        start = strategy.start(labels, candidates, self.size, self.rule, rng)
+        options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
+        model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
+        start = strategy.start(candidates, self.size, rule, rng)
+        model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -150,11 +197,20 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
-            options = dict(rule=self.rule, weighting=weighting, labels=labels, bar=bar)
-            weights = strategy.run(model, self.size, **options)
+            if self.verbose and rule == "quadratic":
+                bar.set_postfix_str(model.way())
+            options = dict(rule=rule, weighting=weighting, labels=candidates.labels, bar=bar)
+            try:
+                weights = strategy.run(model, self.size, **options)
+            except KeyboardInterrupt:
+                self._keep(model, None, total)
+                raise
+        return self._keep(model, weights, total)
+
+    def _keep(self, model, weights, total):
         self.indices_ = np.array(model.indices, dtype=np.intp)
-        m = len(model)  # less than the size after an interruption
-        self.weights_ = sample_weight.sum() * (np.full(m, 1.0 / m) if weights is None else weights)
+        m = len(model)
+        self.weights_ = total * (np.full(m, 1.0 / m) if weights is None else weights)
         return self
 
     def __sklearn_tags__(self):
@@ -163,7 +219,7 @@ class BilevelCoreset(Selector):
         return tags
 
     @available_if(_classifies)
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
 
         One class alone has no boundary to be wrong about, so every row is as good: rows are drawn by weight, and all
@@ -211,12 +267,24 @@ class BilevelCoreset(Selector):
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
         weighting = strategy.weighting if weighting == "auto" else weighting
-        if problem.forward_only and not (forward and self.rule == "linear" and weighting == "binary"):
+        rule = ("linear" if problem.forward_only else "quadratic") if self.rule == "auto" else self.rule
+        if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
             raise ValueError(
-                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' and weighting='binary' (or "
-                f"'auto') for {type(problem).__name__}, got {(self.strategy, self.rule, self.weighting)}."
+                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or 'auto') and "
+                f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
+                f"{(self.strategy, self.rule, self.weighting)}."
             )
-        return problem, strategy, weighting, as_inverse_hessian(self.ihvp)
+        if forward and strategy.batch_size is None:
+            n_rounds = problem.n_rounds
+            strategy = clone(strategy).set_params(batch_size=-(-self.size // n_rounds) if n_rounds else 1)
+        return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
+
+
+def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy, ihvp, weighted):
+    # The empty selection, its candidates and the sum of the weights.
+    rows = outer_rows(X, y, sample_weight, selector.outer, validation, classes=problem.classifies)
+    model = selection_for(problem, rows, rng, robust=selector.robust, ihvp=ihvp, weighted=weighted)
+    return model, Candidates(np.flatnonzero(sample_weight), model.labels()), sample_weight.sum()
 
 
 @cache

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from handful.bilevel.numerics.ihvp import Exact
+from handful.bilevel.numerics.multinomial_passes import SOFTMAX, SoftmaxPasses
 from handful.bilevel.numerics.passes import DataPasses
 
 
@@ -43,7 +44,8 @@ class Rows:
         """`DataPasses` over the rows; several models of a kind share its copy of the data."""
         if kind in self._passes:
             return self._passes[kind].twin()
-        self._passes[kind] = DataPasses(self.X, self.y, self.sample_weight, kind)
+        passes = SoftmaxPasses if kind == SOFTMAX else DataPasses
+        self._passes[kind] = passes(self.X, self.y, self.sample_weight, kind)
         return self._passes[kind]
 
     def sample(self, most, rng):
@@ -98,9 +100,19 @@ class Selection:
         """Drop the rows where the mask `alive`, shape (s,), is False."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
 
+    def foretell(self, n_rounds, *, loud):
+        """Say how long `n_rounds` rounds will take, where `loud` or long; nothing for problems that take no time."""
+
     def recall(self, count):
         """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
         return None
+
+    def check_memory(self, s):
+        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing is allocated."""
+
+    def way(self):
+        """How the chosen rows are dealt with at present, in words, where there are several ways."""
+        return ""
 
     def solve(self, weights=None):
         """Solve the inner problem for `weights` (shape (s,), adding up to 1; uniform for None), warm started.

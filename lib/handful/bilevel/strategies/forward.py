@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, best_rows, random_start, warn_of_interruption
+from handful.bilevel.strategies.base import Strategy, best_rows, random_start
 from handful.bilevel.strategies.weights import optimise_weights
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
@@ -20,7 +20,8 @@ class Forward(Strategy):
 
     Parameters
     ----------
-    batch_size : int, points added a step
+    batch_size : int, points added a step. None: one, and a tenth of the coreset for a `Network`, which is trained anew
+        in every step
     n_start : int, random points to start from. None: 10 for the linear rule, as in the paper, and 2 for the quadratic
         one, which makes better use of them. Where they are all of the coreset, nothing is selected, and a UserWarning
         says so
@@ -31,15 +32,15 @@ class Forward(Strategy):
     ranks = True
     integers = ("batch_size", "n_start")
 
-    def __init__(self, batch_size=1, *, n_start=None, every_class=True):
+    def __init__(self, batch_size=None, *, n_start=None, every_class=True):
         self.batch_size = batch_size
         self.n_start = n_start
         self.every_class = every_class
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """Random rows; warns where they are all of the coreset."""
         n_start = START[rule] if self.n_start is None else self.n_start
-        start = random_start(labels if self.every_class else None, candidates, n_start, size, rng)
+        start = random_start(candidates, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(candidates):
             warnings.warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing was selected: "
@@ -55,37 +56,35 @@ class Forward(Strategy):
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""
+        batch_size = self.batch_size or 1
+        model.foretell(-(-(size - len(model)) // batch_size), loud=not bar.disable)
         weights = None
         corrected = 1  # size at which the weights were last optimised
         refills = REFILLS
-        try:
-            while True:
-                while len(model) < size:
-                    count = min(self.batch_size, size - len(model))
-                    best = model.recall(count)
-                    if best is None:
-                        weights = _with_newcomers(weights, len(model))
-                        if len(model) >= GROWTH[weighting] * corrected:
-                            weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
-                            corrected = len(model)
-                        else:
-                            model.solve(weights)
-                        best = best_rows(model, count, rule, self.batch_size, weighting != "binary")
-                    model.add(best)
-                    bar.update(len(best))
-                if weighting == "binary":
-                    break
-                weights = optimise_weights(model, _with_newcomers(weights, len(model)))
-                alive = weights > 0
-                if alive.all() or refills == 0 or not _worth_refilling(model, int((~alive).sum()), rule):
-                    break
-                refills -= 1
-                model.keep(alive)
-                weights, corrected = weights[alive], len(model)
-                bar.update(-int((~alive).sum()))
-        except KeyboardInterrupt:
-            warn_of_interruption(f"{len(model)} of {size} points")
-            weights = None
+        while True:
+            while len(model) < size:
+                count = min(batch_size, size - len(model))
+                best = model.recall(count)
+                if best is None:
+                    weights = _with_newcomers(weights, len(model))
+                    if len(model) >= GROWTH[weighting] * corrected:
+                        weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
+                        corrected = len(model)
+                    else:
+                        model.solve(weights)
+                    best = best_rows(model, count, rule, batch_size, weighting != "binary")
+                model.add(best)
+                bar.update(len(best))
+            if weighting == "binary":
+                break
+            weights = optimise_weights(model, _with_newcomers(weights, len(model)))
+            alive = weights > 0
+            if alive.all() or refills == 0 or not _worth_refilling(model, int((~alive).sum()), rule):
+                break
+            refills -= 1
+            model.keep(alive)
+            weights, corrected = weights[alive], len(model)
+            bar.update(-int((~alive).sum()))
         return weights
 
 
@@ -93,7 +92,7 @@ def _worth_refilling(model, n_dead, rule):
     # whether that many points like the best one would lower the outer loss by a thousandth
     loss = model.mean_loss()
     best = best_rows(model, 1, rule, 1, True)
-    return n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
+    return len(best) > 0 and n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
 
 
 def _with_newcomers(weights, s):
