@@ -110,18 +110,18 @@ def farthest_first(X, n, *, rng, covered=()):
     """
     sq_dist = np.full(len(X), np.inf)
     for point in covered:
-        _approach(X, point, sq_dist)
+        approach(X, point, sq_dist)
     chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(len(X)))]
     while len(chosen) < n:
-        _approach(X, X[chosen[-1]], sq_dist)
+        approach(X, X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
         chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
 
 
 @njit(cache=True, nogil=True)
-def _approach(X, point, sq_dist):
-    # Lower `sq_dist` to the squared distances from `point` where those are smaller.
+def approach(X, point, sq_dist):
+    """Lower `sq_dist`, shape (n,), to the squared distances of the rows from `point` where those are smaller."""
     point = point.astype(np.float64)
     for i in range(X.shape[0]):
         sq_dist[i] = min(sq_dist[i], sq_distance(X[i], point))

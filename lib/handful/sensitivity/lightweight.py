@@ -141,6 +141,11 @@ def plan_draws(mass, sums, squares, pivot, size, rng):
     return Draws(size, pivot + offset, rates, blocks, mine, high - low)
 
 
+def block_sums(weights):
+    """The sum of the weights of each block of rows, shape (n_blocks,)."""
+    return np.add.reduceat(weights, np.arange(0, len(weights), BLOCK))
+
+
 def merge_draws(indices, weights):
     """Draws of the same row as one with the sum of their weights: (indices, ascending, and weights)."""
     indices, slot = np.unique(indices, return_inverse=True)
@@ -174,7 +179,8 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     """
     n, d = X.shape
     n_blocks = -(-n // BLOCK)
-    scale = 1.0 if sample_weight is None else sample_weight.sum()  # weights near the largest float would overflow
+    # weights near the largest float would overflow
+    scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
 
     def read(start, stop):
         u = np.ones(stop - start) if sample_weight is None else sample_weight[start:stop] / scale

@@ -29,20 +29,32 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     """
     from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
 
-    n = len(Z)
     _, centers = kmeans_plusplus(
-        Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
+        Z, min(n_clusters, len(Z)), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
     )
     _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centers)]), return_inverse=True)
     mass = np.bincount(label, weights=weights)
-    sums = np.stack([np.bincount(label, weights=weights * z) for z in Z.T], axis=1)  # (k, d + 1)
+    sums = np.stack([np.bincount(label, weights=weights * z) for z in Z.T], axis=1)
+    return logistic_bounds(Z, weights, label, mass, sums, radius)
+
+
+def logistic_bounds(Z, weights, label, mass, sums, radius):
+    """`logistic_sensitivities` of some of the rows, from sums over all rows of each cluster.
+
+    Parameters
+    ----------
+    Z, weights, radius : as in `logistic_sensitivities`
+    label : int array, shape (n,), the cluster of each row
+    mass, sums : of the weights, shape (k,), and of the weighted points, shape (k, d + 1)
+    """
+    n = len(Z)
     loss = mass * np.exp(-radius * pairwise_distances(Z, sums / mass[:, None]))  # (n, k)
     # a point's own cluster counts without the point
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
     rest_mean = (sums[label] - weights[:, None] * Z) / np.where(alone, 1.0, rest)[:, None]
     loss[np.arange(n), label] = np.where(alone, 0.0, rest * np.exp(-radius * np.linalg.norm(Z - rest_mean, axis=1)))
-    return weights.sum() / (weights + loss.sum(axis=1))
+    return mass.sum() / (weights + loss.sum(axis=1))
 
 
 class LogisticSensitivity(Selector):

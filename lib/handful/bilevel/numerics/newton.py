@@ -37,8 +37,10 @@ def cholesky_solve(factor, b):
 
 def cholesky_inverse(factor):
     """Inverse of ``L L'`` for a lower triangular L, shape (p, p)."""
-    lower = np.tril(dpotri(factor, lower=True)[0])
-    return lower + np.tril(lower, -1).T
+    lower = dpotri(factor, lower=True)[0]
+    inverse = lower + lower.T  # above the diagonal, `lower` holds the zeros of the factor
+    inverse.flat[:: len(factor) + 1] *= 0.5
+    return inverse
 
 
 def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
@@ -84,9 +86,7 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
         scaled = A * np.sqrt(c * h)[:, None]
         hessian = scaled.T @ scaled
         hessian.ravel()[:: p + 1] += ridge
-        factor, failed = dpotrf(
-            hessian.T, lower=True, overwrite_a=True
-        )  # the transpose has LAPACK's column-major order
+        factor, failed = dpotrf(hessian.T, lower=True, overwrite_a=True)  # LAPACK's order of a transpose
         if failed:
             raise np.linalg.LinAlgError("the Hessian is not positive definite")
         if not size > tol or iteration == max_iter:

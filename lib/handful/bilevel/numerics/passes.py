@@ -15,7 +15,8 @@ from numba.extending import overload
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
-_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length
+_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length,
+_CSR_ENTRIES = 8  # and a block has so many nonzeros for each entry of its buffer, else clearing it would take longest
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let sums be vectorised; NaN and inf keep their meaning
 
 LN2_HIGH = 0.693359375
@@ -67,7 +68,7 @@ def _logistic_residuals_float32(z, y, r):
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _block_product(X, lo, hi, v, out):
-    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time: `out` is read and written an eighth as often.
+    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time, so that `out` is read and written less often.
     # Indices without a sign cannot count from the end: no check for that keeps the loops from being vectorised.
     lo, hi, d = np.uint64(lo), np.uint64(hi), np.uint64(X.shape[1])
     for i in range(lo, hi):
@@ -168,7 +169,8 @@ _OUTER_PASS_CSR, _SCORE_PASS_CSR = _compile(_outer_pass_csr), _compile(_score_pa
 
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
-def _total_logistic_loss(z, r, y, u, weighted):
+def total_logistic_loss(z, r, y, u, weighted):
+    """Sum of logistic losses (times `u` if `weighted`) for logits `z`, residuals `r` and labels `y` of -1 and +1."""
     # With p = |r| the loss is max(-margin, 0) - log(p or 1 - p, whichever is above a half): no exponential is needed,
     # and one logarithm does for 32 rows.
     n = len(z)
@@ -191,7 +193,8 @@ def _total_logistic_loss(z, r, y, u, weighted):
 
 
 @njit(fastmath=_FAST, cache=True)
-def _total_squared_loss(r, u):
+def total_squared_loss(r, u):
+    """Half the sum of the squared residuals `r`, times `u`."""
     total = 0.0
     for i in range(len(r)):
         total += u[i] * np.float64(r[i]) * np.float64(r[i])
@@ -221,7 +224,9 @@ class DataPasses:
         # of mean one, so that no scale of the weights is too large or too small for X's type
         self._relative = sample_weight / self.total * n if self.weighted else sample_weight
         self.u = self._relative.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
-        blocks = min(_CSR_BLOCKS, n) if self.sparse else -(-n // BLOCK)
+        blocks = -(-n // BLOCK)
+        if self.sparse:
+            blocks = min(_CSR_BLOCKS, n, 1 + X.nnz // (_CSR_ENTRIES * (d + 1)))
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
         self._partial = np.empty((blocks, d + 1), dtype=X.dtype)
         self._parallel = (X.nnz if self.sparse else X.size) > PARALLEL_ABOVE
@@ -235,8 +240,8 @@ class DataPasses:
     def mean_loss(self):
         """Weighted mean loss at the parameters of the last `outer_gradient`."""
         if self.kind == SQUARED:
-            return _total_squared_loss(self.r, self._relative) / len(self.r)
-        return _total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
+            return total_squared_loss(self.r, self._relative) / len(self.r)
+        return total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
 
     def outer_gradient(self, theta):
         """Gradient of the mean loss at `theta`, shape (d + 1,) in float64; `z` and `r` hold logits and residuals."""

@@ -37,10 +37,10 @@ class Forward(Strategy):
         self.n_start = n_start
         self.every_class = every_class
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """Random rows; warns where they are all of the coreset."""
         n_start = START[rule] if self.n_start is None else self.n_start
-        start = random_start(labels if self.every_class else None, candidates, n_start, size, rng)
+        start = random_start(candidates, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(candidates):
             warnings.warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing was selected: "

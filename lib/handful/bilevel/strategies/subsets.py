@@ -25,9 +25,9 @@ class Exchange(Strategy):
         self.batch_size = batch_size
         self.max_iter = max_iter
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """As `Strategy.start`: `size` random rows."""
-        return random_start(labels, candidates, size, size, rng)
+        return random_start(candidates, size, size, rng)
 
     def bar(self, n, n_start, size):
         """As `Strategy.bar`, of steps."""
