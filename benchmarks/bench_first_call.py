@@ -179,8 +179,8 @@ def main():
             if args.kernels:
                 for name, seconds in sorted(runs[0]["kernels"].items(), key=lambda item: -item[1]):
                     print(f"    {seconds:6.2f}  {name}")
-    if not (args.kernels or args.only):
-        bench.write(import_sklearn_seconds=yardstick, import_handful_seconds=ours, cases=details)
+        if not (args.kernels or args.only):  # after each case, as all of them take a while
+            bench.write(import_sklearn_seconds=yardstick, import_handful_seconds=ours, cases=details)
 
 
 if __name__ == "__main__":
