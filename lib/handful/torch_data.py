@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from handful.coreset import Coreset
+from handful.checks import check_coreset
 
 try:
     import torch
@@ -29,13 +29,11 @@ class WeightedSubset(Subset):
     """
 
     def __init__(self, dataset, indices, weights):
-        coreset = Coreset(indices, weights)
-        if len(coreset) and coreset.indices.max() >= len(dataset):
-            raise ValueError(
-                f"the coreset holds row {coreset.indices.max()}, but the data set has {len(dataset)} items."
-            )
-        super().__init__(dataset, coreset.indices.tolist())
-        self.weights = torch.as_tensor(coreset.weights, dtype=torch.float32)
+        indices, weights = check_coreset(indices, weights)
+        if len(indices) and indices.max() >= len(dataset):
+            raise ValueError(f"the coreset holds row {indices.max()}, but the data set has {len(dataset)} items.")
+        super().__init__(dataset, indices.tolist())
+        self.weights = torch.as_tensor(weights, dtype=torch.float32)
 
     def __getitem__(self, position):
         if isinstance(position, (list, slice)):

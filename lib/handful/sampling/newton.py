@@ -52,7 +52,7 @@ def _cholesky_solve(H, free, n_free, b, factor, x, y):
             for m in range(j):
                 total -= factor[i * k + m] * factor[j * k + m]
             if i == j:
-                factor[i * k + i] = np.sqrt(total)
+                factor[i * k + i] = np.sqrt(max(total, 1e-15 * H[free[i], free[i]]))  # rounding may leave nothing
             else:
                 factor[i * k + j] = total / factor[j * k + j]
         total_x, total_y = b[free[i]], 1.0
@@ -242,8 +242,8 @@ def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
         second_moment += weights[i] * losses[i] * losses[i]
     memory[0] += second_moment
     memory[1] += b
-    if second_moment == 0.0:
-        return 0  # the gradient is zero
+    if second_moment < 1e-280:
+        return 0  # the gradient is zero, or cannot be told from it
     unit = 1.0 / scale if scale > 0.0 else memory[1] / (memory[0] * b)
     g = np.zeros(k)
     for i in range(b):

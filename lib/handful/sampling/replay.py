@@ -5,7 +5,7 @@ from numba import njit
 
 from handful.checks import check_integer
 from handful.sampling.bandit import build_tree, find_leaf, set_leaf
-from handful.sampling.base import Sampler, check_losses
+from handful.sampling.base import Sampler, as_vector, check_losses
 from handful.sampling.newton import LEARNED, Learned, NewtonLearner, check_mixture_weights
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
@@ -110,8 +110,12 @@ class PrioritizedReplay(Learned, Sampler):
         batch_size=64,
         random_state=None,
     ):
+        check_integer("capacity", capacity)
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
-        components = np.array(components, dtype=np.float64).reshape(-1, 2)
+        components = np.array(components)
+        if components.ndim != 2 or components.shape[1] != 2 or components.dtype.kind not in "fiu":
+            raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got shape {components.shape}.")
+        components = components.astype(np.float64)
         if len(components) == 0 or not (np.isfinite(components).all() and (components >= 0).all()):
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components.tolist()}.")
         if not (components[:, 1] > 0).all():
@@ -144,7 +148,7 @@ class PrioritizedReplay(Learned, Sampler):
 
     def update(self, errors, indices=None, weights=None):
         """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
-        super().update(np.abs(errors.detach().cpu() if hasattr(errors, "detach") else errors), indices, weights)
+        super().update(np.abs(as_vector(errors)), indices, weights)
 
     def _draw(self):
         if self.n == 0:

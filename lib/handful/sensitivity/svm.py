@@ -1,6 +1,8 @@
 """`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,6 +19,7 @@ from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
 from handful.svm import hinge_price
 from handful.svm.kernels import DenseDesign, SparseDesign, feature_major
 from handful.svm.rough import rough_solution
+from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
 SAMPLINGS = ("multinomial", "systematic")
@@ -102,16 +105,16 @@ class SVMCoreset(Selector):
 
     def __init__(
         self,
-        size=100,
+        size: int = 100,
         *,
-        l2=None,
-        n_clusters="auto",
-        rule="mixture",
-        sampling="multinomial",
-        xi=0.1,
-        random_state=None,
-        verbose=False,
-    ):
+        l2: float | None = None,
+        n_clusters: str | int = "auto",
+        rule: str = "mixture",
+        sampling: str = "multinomial",
+        xi: float = 0.1,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.size = size
         self.l2 = l2
         self.n_clusters = n_clusters
@@ -133,7 +136,7 @@ class SVMCoreset(Selector):
     def _check_parameters(self):
         hinge_price(self.l2, 1.0)
         check_number("xi", self.xi, above=0, below=1)
-        if self.rule not in RULES:
+        if not isinstance(self.rule, str) or self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}; got {self.sampling!r}.")
@@ -162,7 +165,7 @@ class SVMCoreset(Selector):
             chosen, weights = systematic_draw(scores.probabilities, u, size, order, rng=rng)
         return rows[chosen], weights
 
-    def draw(self, size, *, random_state=None):
+    def draw(self, size: int, *, random_state: Seed = None) -> Any:
         """Another coreset from the fitted scores, of any size: no second look at the data.
 
         Parameters
@@ -179,7 +182,7 @@ class SVMCoreset(Selector):
         check_size(size, len(self._drawn_from[0]), n, repeats=self._repeats)
         return Coreset(*self._draw(size, as_generator(random_state)))
 
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream: `fit` wants two.
 
         Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability goes by weight,
@@ -248,7 +251,7 @@ class SVMCoreset(Selector):
         self.lower_bound_ = float(scores.lower_bound)
         self.n_clusters_ = scores.n_clusters
 
-    def sample_size(self, eps, delta, *, constant=1.0):
+    def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
 
         ``constant * t / eps^2 * (d log t + log(1 / delta))``, t the total sensitivity of the fitted data (five
@@ -278,14 +281,14 @@ class SVMCoreset(Selector):
             )
         t = self.total_sensitivity_ / (GUARD if self.rule == "mixture" else 1.0)
         d = self.n_features_in_
-        return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, np.e)) + np.log(1.0 / delta))))
+        return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, math.e)) + np.log(1.0 / delta))))
 
 
-def sample_rows(n, rng):
-    """The rows of a class on which its centers are chosen: all, or one of each of `SEEDED` stretches."""
-    if n <= SEEDED:
+def sample_rows(n, rng, most=SEEDED):
+    """The rows of a class on which its centers are chosen: all, or one of each of `most` stretches."""
+    if n <= most:
         return np.arange(n)
-    return ((np.arange(SEEDED) + rng.random(SEEDED)) * (n / SEEDED)).astype(np.intp)
+    return ((np.arange(most) + rng.random(most)) * (n / most)).astype(np.intp)
 
 
 def choose_clusters(n_clusters, sample, u, bound, constants, rng):

@@ -64,9 +64,10 @@ class Joint(Problem):
         check_problem(self.problem_b)
 
     def parts(self):
-        """As `Problem.parts`."""
+        """As `Problem.parts`; ValueError as `check`."""
+        self.check()
         out = []
-        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, float(self.trade_off))):
+        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, self.trade_off)):
             inner = problem.parts() if isinstance(problem, Problem) else [(problem, 1.0)]
             out += [(p, f * factor) for p, f in inner]
         return out

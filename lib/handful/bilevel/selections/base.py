@@ -107,6 +107,13 @@ class Selection:
         """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
         return None
 
+    def check_memory(self, s):
+        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing is allocated."""
+
+    def way(self):
+        """How the chosen rows are dealt with at present, in words, where there are several ways."""
+        return ""
+
     def solve(self, weights=None):
         """Solve the inner problem for `weights` (shape (s,), adding up to 1; uniform for None), warm started.
 

@@ -92,7 +92,7 @@ def _worth_refilling(model, n_dead, rule):
     # whether that many points like the best one would lower the outer loss by a thousandth
     loss = model.mean_loss()
     best = best_rows(model, 1, rule, 1, True)
-    return n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
+    return len(best) > 0 and n_dead * model.predicted_gains(best, free_weights=True)[0] > 1e-3 * loss
 
 
 def _with_newcomers(weights, s):
