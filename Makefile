@@ -89,4 +89,5 @@ $(STAMP): pyproject.toml constraints.txt
 		exit 1; \
 	fi
 	.venv/bin/python -m pip install --disable-pip-version-check -e ".[all]" -c constraints.txt
+	.venv/bin/python -m handful.cli warmup
 	@touch $@

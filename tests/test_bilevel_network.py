@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from handful.bilevel import (  # noqa: E402
     TrainConfig,
 )
 from handful.bilevel.selections.base import Rows  # noqa: E402
+from handful.bilevel.selections.network import NetworkSelection  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -385,6 +387,24 @@ def test_what_needs_torch_is_at_hand_and_without_torch_says_so():
 def test_importing_the_rooms_does_not_import_torch():
     code = "import handful.bilevel, handful.continual, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_defaults_suit_a_network_and_grow_with_the_data(data, capsys):
+    X, y = data
+    rows = Rows(X.astype(np.float32), y, np.ones(len(X)), np.array([], int))
+    many = replace(rows, sample_weight=np.ones(5000))
+    problem = Network(small_net().float())
+    assert [problem.selection(part, None).problem.training().n_steps for part in (rows, many)] == [200, 1000]
+    assert Network(small_net(), train=QUICK).selection(rows, None).problem.training() == QUICK
+    assert problem.train is None
+    sizes, add = [], NetworkSelection.add
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NetworkSelection, "add", lambda self, new: (sizes.append(len(new)), add(self, new))[1])
+        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, random_state=0).fit(X, y)
+    assert sizes[1:] == [3] * 6 + [2]  # ten at random, then a tenth of the coreset a round
+    assert capsys.readouterr().err == ""
+    BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, random_state=0, verbose=True).fit(X, y)
+    assert f"7 rounds of {QUICK.n_steps} training steps, about " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

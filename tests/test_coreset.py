@@ -105,6 +105,18 @@ def test_a_shuffled_loader_keeps_items_and_weights_together():
     assert seen == {int(i): pytest.approx(w, rel=1e-6) for i, w in zip(fit.indices_, fit.weights_)}
 
 
+def test_items_that_are_dictionaries_stay_dictionaries():
+    rows = [{"text": str(i), "label": i} for i in range(6)]
+    subset = CORESET.subset(rows)
+    for position, (index, weight) in enumerate(zip(CORESET.indices, CORESET.weights)):
+        item = subset[position]
+        assert (item["text"], item["label"], item["weight"].item()) == (str(index), index, np.float32(weight))
+    assert set(next(iter(DataLoader(subset, batch_size=3)))) == {"text", "label", "weight"}
+    assert "weight" not in rows[0]
+    with pytest.raises(ValueError, match="an entry 'weight' already"):
+        CORESET.subset([{"weight": 1.0}] * 6)[0]
+
+
 def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
     with pytest.raises(ValueError, match="the coreset holds row 5, but the data set has 3 items"):
         CORESET.subset(TensorDataset(torch.zeros(3)))

@@ -39,7 +39,7 @@ class Notice(event.Listener):
     def _say(self, seconds):
         if seconds > PATIENCE and not self._said:
             self._said = True
-            print("handful: compiling, once (`handful warmup` compiles everything beforehand)", file=sys.stderr)
+            sys.stderr.write("handful: compiling, once (`handful warmup` compiles everything beforehand)\n")
 
 
 NOTICE = Notice()

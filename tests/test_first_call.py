@@ -1,0 +1,94 @@
+"""The first call: the line that says so, bars, and Ctrl-C in what takes long."""
+
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from handful import MergeReduce, SVMCoreset, UniformCoreset
+from handful.clustering import MiniBatchKMeans
+from handful.compiling import PATIENCE, Notice
+
+X = np.random.default_rng(0).normal(size=(400, 4))
+Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+
+
+def compiling(module):
+    """What numba sends when it compiles a function of a module."""
+    function = types.SimpleNamespace(__module__=module)
+    return types.SimpleNamespace(data={"dispatcher": types.SimpleNamespace(py_func=function)})
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds", "lines"),
+    [("handful.svm", 1.1, [1, 0]), ("handful.svm", 0.7, [0, 1]), ("handful.svm", 0.3, [0, 0]), ("other", 5.0, [0, 0])],
+)
+def test_one_line_says_when_our_functions_take_long_to_compile(module, seconds, lines, monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr("handful.compiling.perf_counter", lambda: clock[0])
+    notice, what, inner = Notice(), compiling(module), compiling("numba.np")
+    for expected in lines:
+        notice.on_start(what)
+        clock[0] += seconds * PATIENCE
+        notice.on_start(inner)  # a function that it calls
+        notice.on_end(inner)
+        notice.on_end(what)
+        clock[0] += 100.0  # between two calls nothing is compiled
+        assert capsys.readouterr().err.count("compiling, once") == expected
+
+
+def test_quiet_says_nothing(capsys, monkeypatch):
+    clock = iter([0.0, 0.0, 99.0, 99.0, 99.0])
+    monkeypatch.setattr("handful.compiling.perf_counter", lambda: next(clock))
+    notice = Notice()
+    notice.quiet()
+    notice.on_start(compiling("handful.svm"))
+    notice.on_end(compiling("handful.svm"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():
+    code = "import sys, handful; print([m for m in ('torch', 'sklearn.cluster', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda verbose: MiniBatchKMeans(3, n_steps=4, random_state=0, verbose=verbose).fit(X),
+        lambda verbose: MergeReduce(UniformCoreset(), size=20, leaf_size=100, random_state=0, verbose=verbose).fit(X),
+        lambda verbose: SVMCoreset(20, random_state=0, verbose=verbose).fit(X, Y),
+    ],
+)
+def test_a_bar_shows_where_verbose_asks_for_it(fit, capsys):
+    fit(False)
+    capsys.readouterr()  # the first fit may say that it compiles
+    fit(False)
+    assert capsys.readouterr() == ("", "")
+    fit(True)
+    out, err = capsys.readouterr()
+    assert not out
+    assert "100%" in err
+
+
+def test_an_interrupted_mini_batch_k_means_keeps_the_centers_so_far():
+    class Interrupting:
+        n, draws = len(X), 0
+
+        def sample(self):
+            self.draws += 1
+            if self.draws == 6:
+                raise KeyboardInterrupt
+            return np.arange(self.draws, self.draws + 50), np.ones(50)
+
+        def update(self, losses):
+            pass
+
+    fitted = MiniBatchKMeans(3, n_steps=5, sampler=Interrupting(), random_state=0).fit(X)
+    stopped = MiniBatchKMeans(3, n_steps=50, sampler=Interrupting(), random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(X)
+    assert stopped.n_steps_ == 5
+    np.testing.assert_array_equal(stopped.cluster_centers_, fitted.cluster_centers_)
+    np.testing.assert_array_equal(stopped.predict(X), fitted.labels_)
