@@ -70,7 +70,7 @@ def _logistic_residuals_float32(z, y, r):
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _block_product(X, lo, hi, v, out):
-    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time, so that `out` is read and written less often.
+    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time: `out` is read and written an eighth as often.
     # Indices without a sign cannot count from the end: no check for that keeps the loops from being vectorised.
     lo, hi, d = np.uint64(lo), np.uint64(hi), np.uint64(X.shape[1])
     for i in range(lo, hi):

@@ -100,6 +100,9 @@ class Selection:
         """Drop the rows where the mask `alive`, shape (s,), is False."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
 
+    def foretell(self, n_rounds, *, loud):
+        """Say how long `n_rounds` rounds will take, where `loud` or long; nothing for problems that take no time."""
+
     def recall(self, count):
         """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
         return None
