@@ -118,7 +118,7 @@ def streams(bench, n=10_000, n_seeds=3):
             bench.value(f"MergeReduce, d = {d}", f"{name}: excess loss", np.mean(excess), unit="on new rows")
 
 
-def clustering(bench, repeats=9):
+def clustering(bench, repeats=7):
     rng = np.random.default_rng(0)
     for n, d, k in ((300, 2, 5), (1000, 5, 10), (2000, 20, 20), (5000, 10, 50)):
         centers = 4 * rng.normal(size=(k, d))

@@ -83,7 +83,7 @@ class OuterCurvature:
             self._rank = design.span.rank
         return self._coordinates[:, : self._rank + 1]
 
-    def along(self, h, design, candidates, X, inside, steps, q, l2):
+    def along(self, h, design, candidates, X, inside, solved, q, l2):
         """Quadratic forms of the outer Hessian G on the steps ``v_k = H^-1 a_k`` and on q.
 
         Parameters
@@ -92,7 +92,7 @@ class OuterCurvature:
         design : Design
         candidates : rows, ascending, shape (k,)
         X : their features, shape (k, d); inside : their coordinates, shape (k, p)
-        steps : ``H^-1`` times these within the span, shape (k, p)
+        solved : ``H^-1`` times these within the span, shape (k, p)
         q : shape (p,)
         l2 : Hessian outside of the span
 
@@ -101,29 +101,29 @@ class OuterCurvature:
         ``v_k' G v_k`` and ``v_k' G q``, both of shape (k,), and ``q' G q``
         """
         if self.by_rows(design, len(candidates)):
-            return self._by_rows(h * self.share, design, candidates, X, inside, steps, q, l2)
+            return self._by_rows(h * self.share, design, candidates, X, inside, solved, q, l2)
         G = self.hessian(h)
         if design.in_span:
             rows = np.vstack([inside[:, 0], X.toarray().T if sparse.issparse(X) else X.T])
-            steps = design.with_outside(steps.T, inside.T, rows, l2).T
+            solved = design.with_outside(solved.T, inside.T, rows, l2).T
             q = design.to_data(q)
-        images, image = steps @ G, G @ q
-        return np.einsum("kp,kp->k", images, steps), steps @ image, q @ image
+        images, image = solved @ G, G @ q
+        return np.einsum("kp,kp->k", images, solved), solved @ image, q @ image
 
-    def _by_rows(self, curvature, design, candidates, X, inside, steps, q, l2):
+    def _by_rows(self, curvature, design, candidates, X, inside, solved, q, l2):
         rows = self.sample(design)
         if design.in_span:
-            steps = steps.copy()
-            steps[:, 1:] -= inside[:, 1:] / l2
+            solved = solved.copy()
+            solved[:, 1:] -= inside[:, 1:] / l2
             if self._products is None or len(candidates) > self._products.room:
                 self._products = RowProducts(self.X, max(KEPT, len(candidates)))
             products, places = self._products.of(candidates, X)
         moved = rows @ q
         pull = curvature * moved
-        square, cross = np.empty(len(steps)), np.empty(len(steps))
-        for lo in range(0, len(steps), BLOCK):
+        square, cross = np.empty(len(solved)), np.empty(len(solved))
+        for lo in range(0, len(solved), BLOCK):
             block = slice(lo, lo + BLOCK)
-            logits = steps[block] @ rows.T
+            logits = solved[block] @ rows.T
             if design.in_span:
                 logits += products[places[block]] / l2
             cross[block] = logits @ pull

@@ -1,0 +1,91 @@
+"""How time and memory grow with rows, features and points: exponents fitted over sizes, against the stated ones.
+
+An exponent is the slope of a line through the logarithms of medians of CPU seconds, or of the peak of what numpy and
+Python allocate beyond the data. The run fails where one is above what is stated by more than the margin.
+"""
+
+import statistics
+import sys
+import time
+import tracemalloc
+
+import numpy as np
+from _harness import Bench
+from handful import VCGMM, BilevelCoreset, KMeansPlusPlus, LightweightCoreset, Logistic, SVMCoreset, UniformCoreset
+from handful.streaming import MergeReduce
+from handful.svm import LinearSVM
+
+MARGIN = 0.15
+REPEATS = 2
+BASE = dict(n=20_000, d=20, m=50)
+GRIDS = dict(n=(50_000, 100_000, 200_000, 400_000), d=(16, 32, 64, 128), m=(25, 50, 100, 200))
+
+# What grows how: (method, {letter: (exponent of time, exponent of memory)}); a letter that is absent does not apply.
+# Points of a bilevel coreset cost a pass each, and up to m cubed within; a stream holds what its tree holds.
+METHODS = {
+    "BilevelCoreset, linear": (
+        lambda m: BilevelCoreset(Logistic(1e-2), size=m, rule="linear", random_state=0),
+        dict(n=(1, 1), d=(1, 1), m=(1, 0)),
+    ),
+    "BilevelCoreset, quadratic": (
+        lambda m: BilevelCoreset(Logistic(1e-2), size=m, random_state=0),
+        dict(n=(1, 1), d=(1.5, 1), m=(1, 0)),
+    ),
+    "SVMCoreset": (lambda m: SVMCoreset(m, random_state=0), dict(n=(1, 1), d=(1.5, 1), m=(0, 0))),
+    "LightweightCoreset": (lambda m: LightweightCoreset(size=m, random_state=0), dict(n=(1, 1), d=(1, 1), m=(0, 0))),
+    "KMeansPlusPlus": (lambda m: KMeansPlusPlus(size=m, random_state=0), dict(n=(1, 1), d=(1, 1), m=(1, 0))),
+    "UniformCoreset": (lambda m: UniformCoreset(size=m, random_state=0), dict(n=(1, 1), m=(0, 0))),
+    "MergeReduce(LightweightCoreset)": (
+        lambda m: MergeReduce(LightweightCoreset(), size=m, random_state=0),
+        dict(n=(1, 0), d=(1, 1)),
+    ),
+    "LinearSVM": (lambda m: LinearSVM(), dict(n=(1, 1), d=(1.5, 1))),
+    "VCGMM": (lambda m: VCGMM(m, random_state=0), dict(n=(1, 1), d=(1, 1))),
+}
+
+
+def rows_of(n, d):
+    """Two classes over clusters; the same rows whatever n is, as far as they go."""
+    rng = np.random.default_rng(0)
+    centers = 3 * rng.normal(size=(20, d))
+    X = centers[rng.integers(20, size=n)] + rng.normal(size=(n, d))
+    return X, (X @ rng.normal(size=d) + 3 * rng.logistic(size=n) > 0).astype(int)
+
+
+def measured(make, sizes):
+    """Median CPU seconds, and peak bytes beyond the data."""
+    X, y = rows_of(sizes["n"], sizes["d"])
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start = time.process_time()
+        make(sizes["m"]).fit(X, y)
+        seconds.append(time.process_time() - start)
+    tracemalloc.start()
+    make(sizes["m"]).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return statistics.median(seconds[1:]), peak
+
+
+def slope(sizes, values):
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def main(only=""):
+    bench = Bench("scaling", "Exponents of time and memory")
+    for name, (make, stated) in METHODS.items():
+        for letter, bars in stated.items() if only in name else ():
+            grid = GRIDS[letter]
+            runs = [measured(make, BASE | {letter: value}) for value in grid]
+            span = f"{letter} = {grid[0]:,} to {grid[-1]:,}"
+            for what, values, bar in zip(("time", "memory"), zip(*runs), bars):
+                bench.value(name, f"{what} in {letter}", slope(grid, values), unit=span, bar=bar + MARGIN)
+    if not only:
+        bench.write(base=BASE, grids=GRIDS, margin=MARGIN, data="generated")
+    missed = [f"{row['case']}: {row['name']}" for row in bench.rows if not row["met"]]
+    if missed:
+        sys.exit(f"above the stated exponent by more than {MARGIN}: {'; '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
