@@ -238,7 +238,8 @@ def write_far(far):
         )
     lines += [
         "",
-        "Computed by bench_distributed.py from the constants in distributed.json, in CPU time; a selection of m points takes m / 20 times the row of 20.",
+        "Computed by bench_distributed.py from the constants in distributed.json, in CPU time. A selection of m points "
+        "takes m / 20 times what the row of 20 says.",
         "",
     ]
     provenance.write_atomically(RESULTS / "distributed_far.md", "\n".join(lines))

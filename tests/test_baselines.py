@@ -1,11 +1,13 @@
-"""Uniform sampling, k-means++, k-center and forgetting events."""
+"""Uniform and stratified sampling, k-means++, k-center and forgetting events."""
 
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
-from handful import KCenter, KMeansPlusPlus, UniformCoreset
+from handful import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.baselines import ForgettingEvents, forgetting_events
+from handful.baselines.stratified import allocate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -32,6 +34,89 @@ def test_uniform_draws_every_row_as_often_and_none_twice():
     whole = UniformCoreset(20, random_state=0).fit(sparse.csr_matrix((20, 3)))
     assert sorted(whole.indices_) == list(range(20))
     assert (whole.weights_ == 1).all()
+
+
+# Stratified ----------------------------------------------------------------------------------------------------------
+
+
+def test_stratified_estimates_every_weighted_sum_without_bias_and_the_size_of_strata_exactly():
+    rng = np.random.default_rng(0)
+    y, u = rng.permutation(np.repeat([3, 1, 7], [50, 30, 4])), rng.exponential(size=84) * (np.arange(84) % 4 > 0)
+    f, X = np.exp(rng.normal(size=84)), np.zeros((84, 1))
+    fits = [StratifiedCoreset(12, random_state=seed).fit(X, y, sample_weight=u) for seed in range(500)]
+    for values in (f, np.ones(84)):
+        draws = [fit.weights_ @ values[fit.indices_] for fit in fits]
+        assert abs(np.mean(draws) - u @ values) < 4 * np.std(draws, ddof=1) / np.sqrt(len(draws))
+    even = StratifiedCoreset(12, random_state=0).fit(X, y)
+    np.testing.assert_allclose(np.bincount(y[even.indices_], even.weights_), np.bincount(y))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.floats(0, 1))
+def test_shares_are_within_one_row_of_proportional_where_every_stratum_gets_one_anyway(n_rows, share):
+    n_rows = np.array(n_rows)
+    size = len(n_rows) + round(share * (n_rows.sum() - len(n_rows)))
+    counts = allocate(n_rows.astype(float), n_rows, size)
+    assert counts.sum() == size
+    assert (counts >= 1).all()
+    assert (counts <= n_rows).all()
+    quota = size * n_rows / n_rows.sum()
+    if quota.min() >= 1:
+        assert (abs(counts - quota) < 1).all()
+    else:
+        assert (counts <= np.maximum(np.ceil(quota), 1)).all()
+
+
+COLUMN = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [40, 25, 5]))
+WORDS = np.array(["ham", "spam", "eggs"], dtype=object)[COLUMN]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        COLUMN,
+        COLUMN * 0.5,
+        WORDS,
+        WORDS.astype(str),
+        pd.Categorical(WORDS),
+        pd.array(WORDS, dtype="string"),
+        np.where(COLUMN == 1, np.nan, COLUMN),
+        np.where(COLUMN == 1, np.nan, WORDS),
+        np.where(COLUMN == 1, None, WORDS),
+        pd.array([None if c == 1 else c for c in COLUMN], dtype="Int64"),
+    ],
+    ids=lambda c: f"{type(c).__name__}-{c.dtype}",
+)
+def test_strata_are_the_values_of_a_column_of_any_kind(column):
+    frame = pd.DataFrame({"junk": [object()] * 70, "kind": column}, index=np.arange(70) + 5)
+    fit = StratifiedCoreset(14, by="kind", random_state=0).fit(frame)
+    assert np.bincount(COLUMN[fit.indices_]).tolist() == [8, 5, 1]
+    assert fit.weights_.tolist() == [5.0] * 14
+    for same in (
+        StratifiedCoreset(14, by=-1, random_state=0).fit(frame),
+        StratifiedCoreset(14, random_state=0).fit(np.zeros((70, 1)), COLUMN),
+        StratifiedCoreset(14, by=1, random_state=0).fit(sparse.csr_array(np.column_stack([COLUMN, COLUMN]))),
+    ):
+        assert same.indices_.tolist() == fit.indices_.tolist()
+
+
+def test_a_prefix_holds_each_stratum_in_about_its_share():
+    indices = StratifiedCoreset(35, random_state=0).fit(np.zeros((70, 1)), COLUMN).indices_
+    for k in range(1, 36):
+        counts = np.bincount(COLUMN[indices[:k]], minlength=3)
+        assert (abs(counts - k * np.array([40, 25, 5]) / 70) < 2).all()
+
+
+def test_stratified_says_what_does_not_fit():
+    X, y = np.zeros((20, 2)), np.arange(20) % 4
+    with pytest.raises(ValueError, match=r"at least the number of strata, got size=3 for 4 classes in y"):
+        StratifiedCoreset(3).fit(X, y)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        StratifiedCoreset(10).fit(X, y + 0.5)
+    with pytest.raises(ValueError, match=r"by must be a column of X, got by='b' .* its columns are \['a', 'c'\]"):
+        StratifiedCoreset(10, by="b").fit(pd.DataFrame(X, columns=["a", "c"]))
+    with pytest.raises(ValueError, match=r"got by=2 for 2 columns; its columns have no names"):
+        StratifiedCoreset(10, by=2).fit(X)
 
 
 # k-means++ -----------------------------------------------------------------------------------------------------------
@@ -131,10 +216,10 @@ def test_fewer_distinct_rows_than_centres_are_filled_up_with_copies(cls):
     assert len(np.unique(X[fit.indices_[:3]], axis=0)) == 3  # the distinct ones first
 
 
-@pytest.mark.parametrize("cls", [UniformCoreset, KMeansPlusPlus, KCenter])
+@pytest.mark.parametrize("cls", [UniformCoreset, StratifiedCoreset, KMeansPlusPlus, KCenter])
 def test_the_same_seed_gives_the_same_rows_and_another_seed_others(cls):
     X = np.random.default_rng(0).normal(size=(100, 3))
-    fits = [cls(10, random_state=seed).fit(X).indices_.tolist() for seed in (0, 0, 1)]
+    fits = [cls(10, random_state=seed).fit(X, np.arange(100) % 2).indices_.tolist() for seed in (0, 0, 1)]
     assert fits[0] == fits[1] != fits[2]
 
 

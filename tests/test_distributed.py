@@ -400,7 +400,7 @@ def test_without_dask_the_extra_is_named_and_nothing_imports_it(monkeypatch):
     assert done.stdout.strip() == "False"
     monkeypatch.delitem(sys.modules, "handful.distributed")
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r"handful\.distributed needs dask: pip install 'handful\[distributed\]'"):
+    with pytest.raises(ImportError, match=r"handful\.distributed needs dask: pip install 'dask\[array,distributed\]'"):
         importlib.import_module("handful.distributed")
 
 

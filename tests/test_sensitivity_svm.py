@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from handful.baselines import UniformCoreset
-from handful.coreset import CoresetEstimator
+from handful.estimator import CoresetEstimator
 from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import (

@@ -5,7 +5,7 @@ import warnings
 import numba
 import numpy as np
 import pytest
-from handful.clustering import AFKMC2, VCGMM, TruncatedEM, quantization_error
+from handful.clustering import AFKMC2, PRINTED, VCGMM, TruncatedEM, quantization_error
 from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
 from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
@@ -75,12 +75,14 @@ def textbook_m_step(X, u, centers, variance, K):
     return new, (share * D).sum() / (X.shape[1] * u.sum()), bound
 
 
-def test_iterations_are_those_of_the_textbook(rng):
+@pytest.mark.parametrize("n_warmup", [0, 3])
+def test_iterations_are_those_of_the_textbook(rng, n_warmup):
     X, u = blobs(rng, n=300, k=12), rng.exponential(size=300)
     C, width = 15, 4
     centers, variance = X[:C].copy(), 0.0
     G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
-    model = VCGMM(C, n_neighbors=width, init=centers, algorithm="paper", tol=0.0, max_iter=4, compute_labels=False)
+    algorithm = TruncatedEM(**PRINTED, n_warmup=n_warmup)
+    model = VCGMM(C, n_neighbors=width, init=centers, algorithm=algorithm, tol=0.0, max_iter=4, compute_labels=False)
     state = []
 
     class Recorded(VariationalEM):
@@ -95,6 +97,8 @@ def test_iterations_are_those_of_the_textbook(rng):
         quietly(model, X, sample_weight=u)
     bounds = []
     ours_K, ours_G = K, G
+    for _ in range(n_warmup):
+        ours_K, ours_G = textbook_e_step(X, centers, ours_K, ours_G)
     for step in range(5):
         ours_K, new_G = textbook_e_step(X, centers, ours_K, ours_G)
         if step == 0:
@@ -499,6 +503,7 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(algorithm=TruncatedEM(start="here")), "start must be one of"),
         (dict(algorithm=TruncatedEM(moves="all")), "moves must be one of"),
         (dict(algorithm=TruncatedEM(grow=2)), "grow must be one of"),
+        (dict(algorithm=TruncatedEM(n_warmup=-1)), "n_warmup must be"),
         (dict(assignment="half"), "assignment"),
         (dict(covariance="full"), "covariance"),
         (dict(algorithm=TruncatedEM(stopping="never")), "stopping must be one of"),

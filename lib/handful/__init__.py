@@ -1,9 +1,11 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
-from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
+from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
-from handful.coreset import Coreset, CoresetEstimator, Selector
+from handful.comparison import compare
+from handful.coreset import Coreset, Selector
+from handful.estimator import CoresetEstimator
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce
@@ -26,5 +28,7 @@ __all__ = [
     "MixtureSampler",
     "SVMCoreset",
     "Selector",
+    "StratifiedCoreset",
     "UniformCoreset",
+    "compare",
 ]

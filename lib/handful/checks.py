@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from pkgutil import resolve_name
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
@@ -71,6 +72,24 @@ def _check(name, value, kind, what, limits, of, why):
     owner = "" if of is None else f" of {type(of).__name__}"
     wanted = " ".join([what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]).rstrip()
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
+
+
+def checked_shape(X):
+    """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not read.
+
+    Raises
+    ------
+    ValueError
+        as `sklearn.utils.check_array` does, for what is not 2-d, has no rows or features, or is complex
+    """
+    if sparse.issparse(X):
+        X = X.tocsr()
+    elif not hasattr(X, "shape"):
+        X = np.asarray(X, dtype=object)
+    dtype = getattr(X, "dtype", None)
+    stand_in = np.zeros((), dtype=complex if getattr(dtype, "kind", "f") == "c" else float)
+    check_array(np.broadcast_to(stand_in, X.shape))
+    return X
 
 
 def check_sample_weight(sample_weight, n):
@@ -156,12 +175,22 @@ def as_array(values):
 
 
 def as_generator(random_state):
-    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
+    """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator; else ValueError."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
-    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    why = "it may also be None, a Generator or a RandomState"
+    check_integer("random_state", random_state, least=0, why=why)
+    return np.random.default_rng(int(random_state))
+
+
+def check_generator(rng):
+    """TypeError unless `rng` is a `numpy.random.Generator`."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")
 
 
 def physical_memory():

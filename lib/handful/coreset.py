@@ -4,12 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size, is_dask, over_chunks
+from handful.checks import (
+    as_generator,
+    check_magnitude,
+    check_sample_weight,
+    check_size,
+    checked_shape,
+    is_dask,
+    over_chunks,
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,12 @@ class Coreset:
     indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
     weights : float array, shape (m,); they estimate sums over the whole data set, so they add up to
         about its number of rows (or to the sum of its ``sample_weight``)
+
+    Raises
+    ------
+    ValueError
+        for indices and weights of different length, negative or fractional indices, and weights that are negative or
+        not finite
     """
 
     indices: np.ndarray
@@ -33,6 +46,12 @@ class Coreset:
                 "a coreset needs one weight per index: got indices of shape "
                 f"{indices.shape} and weights of shape {weights.shape}."
             )
+        if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+            raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+        if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+            raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+        object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
+        object.__setattr__(self, "weights", weights)
 
     def __len__(self):
         return len(self.indices)
@@ -42,7 +61,8 @@ class Coreset:
 
         Parameters
         ----------
-        X, *arrays : arrays, data frames, sparse matrices or torch tensors of the data set's length; None stays None
+        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices or torch tensors of the data set's
+            length; None stays None
 
         Returns
         -------
@@ -53,7 +73,7 @@ class Coreset:
         ValueError
             for an argument that is shorter than the data set that the coreset was chosen from
         """
-        return [*(_rows(a, self.indices) for a in (X, *arrays)), self.weights]
+        return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
     def subset(self, dataset):
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
@@ -65,18 +85,24 @@ class Coreset:
         return WeightedSubset(dataset, self.indices, self.weights)
 
 
-def _rows(array, indices):
+def take_rows(array, indices):
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
     if array is None:
         return None
     if is_dask(array):
         return over_chunks("take")(array, indices)
-    if not hasattr(array, "shape"):  # a list, or anything that numpy can read
+    if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
         array = np.asarray(array)
-    if len(indices) and np.max(indices) >= array.shape[0]:
-        largest, n = np.max(indices), array.shape[0]
+    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
+    if len(indices) and np.max(indices) >= n:
+        largest = np.max(indices)
         raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
+    if type(array).__module__.startswith("polars"):
+        return array[indices]
+    if type(array).__module__.startswith("pyarrow"):
+        return array.take(indices)
     if sparse.issparse(array):
         return array.tocsr()[indices]
     if hasattr(array, "index_select"):  # torch
@@ -103,7 +129,7 @@ class Selector(BaseEstimator):
     _takes_sparse = False
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
-    _computes = True  # does arithmetic on X, so that `fit` refuses values that would overflow
+    _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X, y=None, sample_weight=None):
@@ -137,7 +163,7 @@ class Selector(BaseEstimator):
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
-        if self._computes:
+        if self._reads:
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
@@ -154,6 +180,13 @@ class Selector(BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
                 "it selects the points on which a model of y can be trained."
             )
+        if not self._reads:
+            X = checked_shape(X)
+            validate_data(self, X, skip_check_array=True)  # the number and the names of the features
+            if y is not None:
+                y = validate_data(self, y=y, multi_output=False, y_numeric=False)
+                check_consistent_length(X, y)
+            return X, y
         if y is None:
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
@@ -176,6 +209,7 @@ class Selector(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
 
@@ -223,115 +257,3 @@ def _of_one_class(y, sample_weight):
     if np.shape(sample_weight) == labels.shape:
         labels = labels[np.asarray(sample_weight) != 0]
     return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())
-
-
-def _estimator_has(method):
-    def check(self):
-        getattr(getattr(self, "estimator_", self.estimator), method)
-        return True
-
-    return check
-
-
-def _of_the_estimator(name, doc):
-    # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
-    def method(self, X):
-        check_is_fitted(self, "estimator_")
-        return getattr(self.estimator_, name)(X)
-
-    method.__name__, method.__doc__ = name, doc
-    return available_if(_estimator_has(name))(method)
-
-
-class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
-    """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
-
-    Parameters
-    ----------
-    selector : Selector
-    estimator : scikit-learn estimator whose `fit` takes `sample_weight`
-
-    Attributes
-    ----------
-    selector_ : the fitted selector
-    estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
-        `decision_function`, `transform` and `score` are its own
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from handful import BilevelCoreset, Logistic
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, LogisticRegression(C=1 / (1e-2 * len(y)))))
-    >>> bool(model.fit(X, y).score(X, y) > 0.95)
-    True
-    """
-
-    def __init__(self, selector, estimator):
-        self.selector = selector
-        self.estimator = estimator
-
-    def fit(self, X, y=None, sample_weight=None):
-        """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
-
-        Raises
-        ------
-        TypeError
-            if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
-        ValueError
-            if the estimator's `fit` has no `sample_weight`: the weights would be dropped
-        """
-        check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
-        if not has_fit_parameter(self.estimator, "sample_weight"):
-            way_out = "choose an estimator that takes one."
-            if hasattr(self.estimator, "steps"):
-                way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
-            raise ValueError(
-                f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
-                f"coreset; {way_out}"
-            )
-        self.selector_ = clone(self.selector).fit(X, y, sample_weight=sample_weight)
-        X_small, y_small, weights = self.selector_.take(X, y)
-        self.estimator_ = clone(self.estimator).fit(X_small, y_small, sample_weight=weights)
-        return self
-
-    @property
-    def classes_(self):
-        return self.estimator_.classes_
-
-    @property
-    def n_features_in_(self):
-        """Number of features seen in `fit`."""
-        check_is_fitted(self, "selector_")
-        return self.selector_.n_features_in_
-
-    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
-    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
-    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
-    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
-
-    @available_if(_estimator_has("score"))
-    def score(self, X, y=None, sample_weight=None):
-        """The fitted estimator's own score on (X, y)."""
-        check_is_fitted(self, "estimator_")
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.estimator_.score(X, y, **weights)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        inner, selector = get_tags(self.estimator), get_tags(self.selector)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        tags.transformer_tags = inner.transformer_tags
-        tags.target_tags = inner.target_tags
-        tags.target_tags.required |= selector.target_tags.required
-        tags.target_tags.multi_output &= selector.target_tags.multi_output
-        tags.input_tags.sparse = inner.input_tags.sparse and selector.input_tags.sparse
-        if tags.classifier_tags is not None and selector.classifier_tags is not None:
-            tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
-        return tags

@@ -29,7 +29,7 @@ class Claim:
     whose : "paper" for a claim of the paper about its algorithm as printed ("reproduced"), "own" for ours: about an
         algorithm of ours ("extension") or a control of ours; the two are counted apart
     measured : str, what our number is, in plain words: "largest share of the rows needed, over four data sets"
-    unit : str, of both numbers: "%", "points", "x", "" for a pure number
+    unit : str, of both numbers: "%", "points", "x"; a word for a pure number, such as "exponent"
     rule : str, a name in `verdicts.RULES`; `numbers` are its arguments
     paper : number or str, the paper's value; "" where it prints none
     quote, where : str, a few words of the paper that the claim rests on, and their section; "" for our own claims
@@ -66,8 +66,9 @@ class Claim:
                 )
         if self.whose == "paper" and not (self.quote and self.where):
             raise ValueError(f"claim {self.id}: a claim of the paper needs its words (`quote`) and where they stand.")
-        if not self.measured:
-            raise ValueError(f"claim {self.id}: say in `measured` what the number is.")
+        for key, says in (("measured", "what the number is"), ("unit", "its unit")):
+            if not getattr(self, key):
+                raise ValueError(f"claim {self.id}: say in `{key}` {says}.")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ DECLARED = [
 
 
 def _claim(**changes):
-    own = dict(id="a", item="Figure 1", text="It works", whose="own", measured="a lead", rule="above")
+    own = dict(id="a", item="Figure 1", text="It works", whose="own", measured="a lead", unit="points", rule="above")
     return Claim(**own | changes)
 
 
@@ -74,6 +74,7 @@ def test_the_papers_own_numbers_pass_the_rule_or_the_claim_says_that_they_do_not
         ({"show": "best"}, "show must be one of"),
         ({"whose": "paper"}, "needs its words"),
         ({"measured": ""}, "say in `measured`"),
+        ({"unit": ""}, "say in `unit`"),
     ],
 )
 def test_a_claim_that_lacks_something_is_refused(changes, message):

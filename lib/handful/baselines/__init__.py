@@ -1,13 +1,14 @@
 """Selections that every method of the papers is compared with.
 
-`UniformCoreset`, `KMeansPlusPlus`, `KCenter` and `ForgettingEvents` take the data themselves. The others take, as `X`,
-what a trained network makes of the rows, which `handful.continual.network_views` computes: losses for `Hardest`, logits
-for `MaxEntropy`, embeddings or gradients for `Herding`, `ICaRL` and `FRCL` (`KMeansPlusPlus` and `KCenter` take these,
-too). Their first k rows are the selection of k, which replay memories rely on.
+`UniformCoreset`, `StratifiedCoreset`, `KMeansPlusPlus`, `KCenter` and `ForgettingEvents` take the data themselves. The
+others take, as `X`, what a trained network makes of the rows, which `handful.continual.network_views` computes: losses
+for `Hardest`, logits for `MaxEntropy`, embeddings or gradients for `Herding`, `ICaRL` and `FRCL` (`KMeansPlusPlus` and
+`KCenter` take these, too). Their first k rows are the selection of k, which replay memories rely on.
 """
 
 from handful.baselines.centers import KCenter, KMeansPlusPlus, farthest_first
 from handful.baselines.forgetting import ForgettingEvents, forgetting_events
+from handful.baselines.stratified import StratifiedCoreset
 from handful.baselines.trained import FRCL, Hardest, Herding, ICaRL, MaxEntropy, prediction_entropies
 from handful.baselines.uniform import UniformCoreset
 
@@ -20,6 +21,7 @@ __all__ = [
     "KCenter",
     "KMeansPlusPlus",
     "MaxEntropy",
+    "StratifiedCoreset",
     "UniformCoreset",
     "farthest_first",
     "forgetting_events",

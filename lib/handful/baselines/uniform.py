@@ -6,7 +6,7 @@ from handful.coreset import Selector
 
 
 class UniformCoreset(Selector):
-    """Rows drawn uniformly without repetition.
+    """Rows drawn uniformly without repetition; X may hold anything, as its values are never read.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class UniformCoreset(Selector):
     """
 
     _takes_sparse = True
-    _computes = False
+    _reads = False
 
     def __init__(self, size=100, *, random_state=None):
         self.size = size

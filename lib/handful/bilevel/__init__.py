@@ -16,6 +16,7 @@ from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
+from handful.bilevel.trainer import TrainerCoreset
 
 __all__ = [
     "BilevelCoreset",
@@ -37,6 +38,7 @@ __all__ = [
     "ProxyCoreset",
     "Regularised",
     "TrainConfig",
+    "TrainerCoreset",
     "design_gradient",
     "design_objective",
 ]

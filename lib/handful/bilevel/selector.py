@@ -18,6 +18,7 @@ from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
+from handful.bilevel.trainer import TrainerCoreset
 from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
 
@@ -35,6 +36,13 @@ def _classifies(selector):
 
 class BilevelCoreset(Selector):
     """Coreset that minimises the loss on all the data of the model trained on it.
+
+    Three options matter; the others have defaults that suit most data.
+
+    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
+    - `size`: the number of points.
+    - `weighting`: "optimised" where the trainer takes a sample_weight, for the best accuracy a point; "binary", the
+      default, where it does not.
 
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
@@ -122,8 +130,36 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
+    @classmethod
+    def for_estimator(cls, estimator, *, size=100, random_state=None, selector=None, **options):
+        """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
+
+        Parameters
+        ----------
+        estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one
+        size, random_state : as in `TrainerCoreset`
+        selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``
+        options : further parameters of `TrainerCoreset`, such as ``proxy=Nystrom(RBF())``
+
+        Returns
+        -------
+        TrainerCoreset, not yet fitted
+
+        Raises
+        ------
+        ValueError
+            for an estimator of no known family, unless a `proxy` is given
+        """
+        selector = cls() if selector is None else selector
+        few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)
+        few.ways(1.0)  # tells now if the family is unknown
+        return few
+
     def fit(self, X, y=None, sample_weight=None, *, validation=None):
         """Choose the coreset.
+
+        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
+        `size` in forward selection, the best set so far in exchange, more than `size` in elimination.
 
         Parameters
         ----------
@@ -154,9 +190,16 @@ class BilevelCoreset(Selector):
         ):
             model.add(start)
             options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
-            weights = strategy.run(model, self.size, **options)
+            try:
+                weights = strategy.run(model, self.size, **options)
+            except KeyboardInterrupt:
+                self._keep(model, None, total)
+                raise
+        return self._keep(model, weights, total)
+
+    def _keep(self, model, weights, total):
         self.indices_ = np.array(model.indices, dtype=np.intp)
-        m = len(model)  # less than the size after an interruption
+        m = len(model)
         self.weights_ = total * (np.full(m, 1.0 / m) if weights is None else weights)
         return self
 

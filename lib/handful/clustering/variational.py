@@ -150,12 +150,13 @@ class VariationalEM:
         self.found = self.found_value = None
         self.hard, self.n_steps = hard, n_steps
 
-    def run(self, mixture, *, tol, max_iter, relative_to=None, moves="empty", trace=None, progress=None):
+    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative_to=None, moves="empty", trace=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
+        n_warmup : int, E-steps that come first where the variance is 0: they improve K(n) and the neighbourhoods alone
         tol : float; the least change of the bound per point and dimension or, with `relative_to`, relative to the bound
         max_iter : int, M-steps at most
         relative_to : float or None, the value of the bound that is zero in the units of the data
@@ -172,6 +173,10 @@ class VariationalEM:
         trace.converged = False
         previous, rounds = None, MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
+        for _ in range(n_warmup if not mixture.variance[0] > 0 else 0):
+            self._e_step(mixture, trace)
+            self._update_neighbours(mixture)
+            mixture.variance[:] = 0.0
         for n_iter in range(max_iter + 1):
             bound = self._e_step(mixture, trace)
             trace.bounds.append(bound)
@@ -270,14 +275,16 @@ class VariationalEM:
         dtype = self.Y.dtype
         return (offset - constant).astype(dtype), (0.5 / mixture.variance).astype(dtype), constant
 
-    def _m_step(self, mixture, trace, relocate):
+    def _update_neighbours(self, mixture):
         n_clusters, width = mixture.neighbours.shape
-        run = self.threads.run
-        firsts, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
         if width > 1:
-            members = firsts // self.K.shape[1]
+            firsts, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
             found = self.found, self.found_value, self.n_found
-            run(kernels.update_neighbours, n_clusters, *found, members, edges, mixture.neighbours)
+            members = firsts // self.K.shape[1]
+            self.threads.run(kernels.update_neighbours, n_clusters, *found, members, edges, mixture.neighbours)
+
+    def _m_step(self, mixture, trace, relocate):
+        self._update_neighbours(mixture)
         statistics = self._statistics(mixture.centers)
         self._set_variance(mixture, statistics.mass, statistics.scatter)
         if relocate and not statistics.mass.all():

@@ -240,6 +240,7 @@ class VCGMM(MixtureEstimator):
                     mixture,
                     tol=self.tol if last else max(self.tol, SETTLED),
                     max_iter=self.max_iter,
+                    n_warmup=algorithm.n_warmup,
                     relative_to=em.total * rows.shape[1] * np.log(self._unit) if relative else None,
                     moves=moves,
                     progress=lambda bound: bar.update(),

@@ -8,7 +8,7 @@ whose tasks were run again elsewhere.
 try:
     import dask  # noqa: F401 (so that its absence is named before anything else is imported)
 except ImportError as error:
-    raise ImportError("handful.distributed needs dask: pip install 'handful[distributed]'.") from error
+    raise ImportError("handful.distributed needs dask: pip install 'dask[array,distributed]'.") from error
 
 from handful.distributed.bilevel import bilevel_model
 from handful.distributed.chunks import ChunkError, Chunks

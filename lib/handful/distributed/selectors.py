@@ -37,7 +37,7 @@ def fit(selector, X, y, sample_weight):
         raise ValueError(f"{name} takes no sparse chunks: make them dense, or use UniformCoreset or SVMCoreset.")
     if selector._needs_y and not chunks.has_y:
         raise ValueError(f"{name} requires y: the items of the bag must be (X, y).")
-    if selector._computes:
+    if selector._reads:
         check_magnitude(np.array([chunks.largest]), "X", chunks.dtype)
     check_size(selector.size, int(chunks.present.sum()), chunks.n, repeats=selector._repeats)
     chunks.describe(selector)

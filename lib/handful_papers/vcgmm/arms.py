@@ -40,6 +40,7 @@ class Setting:
     size : int, N', or None for all rows
     n_neighbors, n_random : int, G and the random clusters that join a search
     chain_length : int, m
+    n_warmup : int, E-steps before the first M-step
     """
 
     method: str
@@ -47,6 +48,7 @@ class Setting:
     n_neighbors: int = 5
     n_random: int = 0
     chain_length: int = 2
+    n_warmup: int = 0
 
     @property
     def label(self):
@@ -84,9 +86,12 @@ class CentredVCGMM(VCGMM):
         return rows
 
 
-def paper_settings(*, sizes, n_neighbors=5, n_random=0, chain_length=2, chains=CHAINS, widths=WIDTHS, ours=True):
+def paper_settings(
+    *, sizes, n_neighbors=5, n_random=0, chain_length=2, n_warmup=0, chains=CHAINS, widths=WIDTHS, ours=True
+):
     """The settings of a row of Figure 1."""
-    base = Setting("vcgmm", n_neighbors=n_neighbors, n_random=n_random, chain_length=chain_length)
+    search = dict(n_neighbors=n_neighbors, n_random=n_random)
+    base = Setting("vcgmm", **search, chain_length=chain_length, n_warmup=n_warmup)
     settings = [Setting("kmeans++")]
     settings += [Setting("afkmc2", chain_length=m) for m in chains]
     settings += [replace(base, method="vargmm", n_neighbors=g, n_random=r) for g, r in widths]
@@ -159,7 +164,7 @@ def _fit_paper(setting, X, n_clusters, rng):
             n_clusters,
             n_neighbors=setting.n_neighbors,
             init=centers,
-            algorithm=TruncatedEM(**PRINTED, n_random=setting.n_random),
+            algorithm=TruncatedEM(**PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup),
             tol=TOL,
             compute_labels=False,
             random_state=rng,
@@ -217,8 +222,8 @@ def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
 
     Parameters
     ----------
-    panel : dict of `data`, `clusters`, `log_sizes` (base 2, of N'), `rows`, `measured`, `seeds`; `neighbors`, `random`
-        and `chain` as in `paper_settings`; `peers`, if not all of them
+    panel : dict of `data`, `clusters`, `log_sizes` (base 2, of N'), `rows`, `measured`, `seeds`; `neighbors`,
+        `random`, `chain` and `initial_e_steps` as in `paper_settings`; `peers`, if not all of them
     seed : int; `first`, the first of the panel's seeds, and that of the data
     peers, peer_seeds : which other libraries run, and with how many seeds
     chains, widths : as in `paper_settings`
@@ -228,6 +233,7 @@ def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
     settings = paper_settings(
         sizes=[2**k for k in panel["log_sizes"]],
         chain_length=panel.get("chain", 2),
+        n_warmup=panel.get("initial_e_steps", 0),
         chains=chains,
         widths=widths,
         **search,

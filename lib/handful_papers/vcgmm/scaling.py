@@ -166,7 +166,7 @@ def draw_coreset(X, size, *, seed):
     return rows - mean.astype(np.float32), weights, mean, dict(seconds=seconds, megabytes=megabytes)
 
 
-def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neighbors=5, n_random=1, seed):
+def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neighbors=5, n_random=1, n_warmup=0, seed):
     """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM, iterations."""
     rng = np.random.default_rng([seed, n_clusters])
     with one_thread(), warnings.catch_warnings():
@@ -178,7 +178,7 @@ def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neigh
             n_clusters,
             n_neighbors=n_neighbors,
             init=rows[seeds],
-            algorithm=TruncatedEM(**PRINTED, n_random=n_random),
+            algorithm=TruncatedEM(**PRINTED, n_random=n_random, n_warmup=n_warmup),
             compute_labels=False,
             random_state=rng,
         ).fit(rows, sample_weight=weights)
@@ -199,7 +199,7 @@ def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neigh
     )
 
 
-def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, clusters, chain_length):
+def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, clusters, chain_length, initial_e_steps):
     """Table 2 with one seed, all numbers of clusters on one coreset of a file: a task of the sweep.
 
     Parameters
@@ -208,7 +208,8 @@ def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, cluster
     first : int, the seed of the file, of the coreset and of the test rows, alike for all `seed`
     source, side : as in `patch_file` (there `size`)
     n_train, n_test : int, rows of the file: the last `n_test` are for the test
-    coreset_size, clusters, chain_length : N', the numbers of clusters, m
+    coreset_size, clusters, chain_length, initial_e_steps : N', the numbers of clusters, m, E-steps before the first
+        M-step
 
     Returns
     -------
@@ -222,7 +223,8 @@ def table_2(seed, *, first, source, n_train, n_test, side, coreset_size, cluster
         held_out, megabytes = np.array(X[n_train:]), X.nbytes / 2**20
     X_test = held_out + np.random.default_rng(first).random(held_out.shape, dtype=np.float32) - mean.astype(np.float32)
     many_clusters(rows[:2000], weights[:2000], X_test[:500], 20, seed=seed)  # compiles
-    found = [many_clusters(rows, weights, X_test, C, chain_length=chain_length, seed=seed) for C in clusters]
+    common = dict(chain_length=chain_length, n_warmup=initial_e_steps, seed=seed)
+    found = [many_clusters(rows, weights, X_test, C, **common) for C in clusters]
     about = {f"coreset_{name}": value for name, value in cost.items()} | dict(file_megabytes=megabytes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [row | dict(error_per_point=row["error"] / n_test, **about, peak_megabytes=peak) for row in found]

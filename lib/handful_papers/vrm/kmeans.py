@@ -1,6 +1,7 @@
 """Protocol of VRM's mini-batch k-means experiment (section 6.4, Figure 3 and Table 1)."""
 
 import time
+from itertools import product
 
 import numpy as np
 from handful.clustering.minibatch import kmeans_step
@@ -96,15 +97,37 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
 
 
 def read_rows(name, n_max, *, seed):
-    """The rows of a data set's training part, at most `n_max` of them, drawn with `seed`: Dataset and array."""
+    """The rows of a data set, test part included, at most `n_max` of them, drawn with `seed`: Dataset and array."""
     data = load(name)
-    X = data.X
+    X = data.X if data.X_test is None else np.concatenate([data.X, data.X_test])
     if len(X) > n_max:
         X = X[np.random.default_rng(seed).choice(len(X), size=n_max, replace=False)]
     return data, X
 
 
-def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_size, n_components, n_steps):
+def tuned(method, X, *, grid, n_clusters, n_steps, seed, **common):
+    """The options of `grid` with the least loss on a fifth of `X` after training on the rest, as in the paper.
+
+    Parameters
+    ----------
+    grid : dict, option of the sampler -> the values to try; the product of all is tried, from one start
+    common : `batch_size` and `n_components` of `run`
+    """
+    order = np.random.default_rng([seed, 1]).permutation(len(X))
+    held_out, X = np.split(X[order], [len(X) // 5])
+    centres, _ = kmeans_plusplus(X, n_clusters, random_state=seed, n_local_trials=1)
+    tried = [dict(zip(grid, values)) for values in product(*grid.values())]
+    losses = [
+        run(
+            method, X, held_out, centres, 1.0,
+            record_at=[n_steps], rng=np.random.default_rng([seed, 2]), **common, **options,
+        )[0][-1]["error"]
+        for options in tried
+    ]  # fmt: skip
+    return tried[int(np.argmin(losses))]
+
+
+def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_size, n_components, n_steps, grids):
     """All methods and runs from one start, with its own split of the data: a task of the sweep.
 
     Parameters
@@ -114,24 +137,32 @@ def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_si
     n_runs : int, runs of each method
     pca : dict, data set -> principal components to keep; the others are standardised
     n_max, n_clusters, batch_size, n_components, n_steps : as in `read_rows` and `run`
+    grids : dict, method -> `grid` of `tuned`; the others keep their sampler's defaults
 
     Returns
     -------
-    list of dict of `run`, with dataset, method, start, seed (of the run), c (of the components on this split) and
-        uniform_weight (VRM's in the end, NaN for the others)
+    list of dict of `run`, with dataset, method, start, seed (of the run), c (of the components on this split),
+        uniform_weight (VRM's in the end, NaN for the others) and tuned (the options, as text)
     """
     _, X = read_rows(dataset, n_max, seed=first)
     X, X_test = split(X, rng=np.random.default_rng(seed), n_pca=pca.get(dataset))
     c = concentration(distance_components(X, n_components - 1, rng=np.random.default_rng(seed)))
     centres, batch_centres = start(X, n_clusters, seed=seed)
     reference, rows = loss(X_test, batch_centres), []
-    common = dict(record_at=records(n_steps), batch_size=batch_size, n_components=n_components)
+    common = dict(batch_size=batch_size, n_components=n_components)
+    options = {
+        m: tuned(m, X, grid=grid, n_clusters=n_clusters, n_steps=n_steps, seed=seed, **common)
+        for m, grid in grids.items()
+    }
+    common["record_at"] = records(n_steps)
     for r in range(n_runs):
         for method in METHODS:
-            new, sampler = run(method, X, X_test, centres, reference, rng=np.random.default_rng([seed, r]), **common)
+            rng, own = np.random.default_rng([seed, r]), options.get(method, {})
+            new, sampler = run(method, X, X_test, centres, reference, rng=rng, **common, **own)
             weight = sampler.mixture_weights[-1] if method == "vrm" else np.nan
             ids = dict(dataset=dataset, method=method, start=seed, seed=(seed - first) * n_runs + r)
-            rows += [ids | row | dict(c=c, uniform_weight=weight) for row in new]
+            chosen = " ".join(f"{name}={value:g}" for name, value in own.items())
+            rows += [ids | row | dict(c=c, uniform_weight=weight, tuned=chosen) for row in new]
     return rows
 
 

@@ -139,7 +139,7 @@ class SoftmaxSelection(Selection):
         P = R + self.data.y[candidates]
         classes = P.shape[1]
         # the step is H^-1 (a t') + q / s with q = H^-1 (penalty * theta)
-        pull = (inner.penalty[:, None] * inner.theta).astype(np.float64)
+        pull = (inner.penalty * inner.theta).astype(np.float64)
         q = self._design.to_data(inner.solve_hessian(pull, np.zeros_like(pull)).astype(np.float64))
         along = X @ q[1:] + self.intercept * q[0]
         rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s

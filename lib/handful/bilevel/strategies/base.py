@@ -1,6 +1,5 @@
 """What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share."""
 
-import warnings
 from functools import partial
 
 import numpy as np
@@ -135,6 +134,8 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
         rows, gains = top(count)
+    if count == 1 and not np.isnan(gains.max()):  # saves the sort
+        return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]
 
 
@@ -175,13 +176,9 @@ def top_candidates(scores, k):
     if len(chosen) > k:
         values = scores[chosen]
         least = np.partition(values, len(values) - k)[len(values) - k]
-        above = values > least
-        tied = np.flatnonzero(values == least)[: k - np.count_nonzero(above)]
-        above[tied] = True
-        chosen = chosen[above]
+        best = np.flatnonzero(values >= least)
+        if len(best) > k:  # ties
+            tied = np.flatnonzero(values[best] == least)
+            best = np.delete(best, tied[k - len(best) :])
+        chosen = chosen[best]
     return chosen[scores[chosen] > -np.inf]
-
-
-def warn_of_interruption(what):
-    """Say what is kept of an interrupted selection."""
-    warnings.warn(f"interrupted after {what}; they are kept, with equal weights.", stacklevel=2)

@@ -9,7 +9,9 @@ def evidence(run):
     starts = run.rows.groupby(["dataset", "method", "start", "step"])[["error", "seconds"]].mean().reset_index()
     last, first = (starts[starts.step == step] for step in (starts.step.max(), starts.step.min()))
     mnist = last.dataset == "mnist"
-    facts = dict(tuned=int(run.parameters.get("tuned", False)), mnist_rows=run.facts.get("rows", {}).get("mnist", 0))
+    facts = dict(
+        tuned=int("vrm" in run.parameters.get("grids", {})), mnist_rows=run.facts.get("rows", {}).get("mnist", 0)
+    )
     c = run.facts.get("c") or {d: [value] for d, value in run.rows.groupby("dataset").c.first().items()}
     gains = _gains(last[~last.dataset.isin(run.parameters.get("unchanged", ["digits", "mnist"]))], ["uniform", "vrb"])
     found = {

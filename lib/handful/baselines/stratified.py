@@ -1,0 +1,152 @@
+"""Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import ClassifierTags
+from sklearn.utils.multiclass import check_classification_targets
+
+from handful.coreset import Selector
+
+
+class StratifiedCoreset(Selector):
+    """Rows drawn uniformly without repetition from each stratum: from each class, or each value of a column.
+
+    Proportional allocation (Neyman 1934): a stratum gives rows in proportion to its weight, rounded by largest
+    remainders, and at least one. The values of X, but for the column `by`, are never read, so that they may be words,
+    categories or missing.
+
+    Parameters
+    ----------
+    size : number of points m, at least the number of strata
+    by : None, the classes of y; or a column of X, by its name in a data frame or by its position, whose values are the
+        strata. Missing values are a stratum of their own
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,), in an order in which the first k rows hold each stratum in about its share
+    weights_ : shape (m,), ``sample_weight`` times the rows of the stratum over those drawn from it: an unbiased
+        estimate of every weighted sum
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.repeat(["rare", "common"], [10, 990])
+    >>> X = np.full((1000, 1), np.nan)
+    >>> few = StratifiedCoreset(50, random_state=0).fit(X, y)
+    >>> y_small, w = few.take(y)
+    >>> y_small.tolist().count("rare"), float(w[y_small == "rare"].sum())
+    (1, 10.0)
+    """
+
+    _takes_sparse = True
+    _reads = False
+
+    def __init__(self, size=100, *, by=None, random_state=None):
+        self.size = size
+        self.by = by
+        self.random_state = random_state
+
+    @property
+    def _needs_y(self):
+        return self.by is None
+
+    def _select(self, X, y, sample_weight, rng):
+        if self.by is None:
+            check_classification_targets(y)
+        present = rng.permutation(np.flatnonzero(sample_weight))
+        strata = codes(y if self.by is None else _column(X, self.by))[present]
+        mass, n_rows = np.bincount(strata, sample_weight[present] / sample_weight.max()), np.bincount(strata)
+        held = n_rows > 0  # strata whose rows all have weight 0 are absent
+        if self.size < held.sum():
+            of = "classes in y" if self.by is None else f"values in column {self.by!r}"
+            raise ValueError(
+                f"size must be at least the number of strata, got size={self.size} for {held.sum()} {of}; "
+                "UniformCoreset draws without strata."
+            )
+        n_drawn = np.zeros(len(n_rows), dtype=int)
+        n_drawn[held] = allocate(mass[held], n_rows[held], self.size)
+        # The rows of each stratum in random order, of which the first are drawn.
+        by_stratum = present[np.argsort(strata, kind="stable")]
+        stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
+        place = np.arange(self.size) - (np.cumsum(n_drawn) - n_drawn)[stratum]
+        drawn = by_stratum[(np.cumsum(n_rows) - n_rows)[stratum] + place]
+        order = np.argsort((place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable")
+        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[order]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.by is None:
+            tags.classifier_tags = ClassifierTags()
+        return tags
+
+
+def allocate(mass, n_rows, size):
+    """How many of `size` rows each stratum gives: in proportion to `mass`, at least 1 and at most `n_rows`.
+
+    Shares are rounded by largest remainders; ties go to the stratum that comes first.
+
+    Parameters
+    ----------
+    mass : float array, shape (k,), positive
+    n_rows : int array, shape (k,), positive
+    size : int, from k to the sum of `n_rows`
+
+    Returns
+    -------
+    int array, shape (k,), adding up to `size`
+    """
+
+    def shares(scale):
+        return np.clip(scale * mass, 1, n_rows)
+
+    low, high = 0.0, float((n_rows / mass).max())
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shares(middle).sum() < size else (low, middle)
+    counts = np.floor(shares(high)).astype(int)
+    rest = np.argsort(counts - shares(high), kind="stable")
+    counts[rest[: size - counts.sum()]] += 1
+    return counts
+
+
+def codes(values):
+    """The values of a column as integers, numbered in the order in which they come first.
+
+    Parameters
+    ----------
+    values : array, list or column of a data frame, shape (n,), of anything hashable; all missing values count as equal
+
+    Returns
+    -------
+    int array, shape (n,)
+    """
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        found = {}
+        return np.array([found.setdefault(_key(v), len(found)) for v in values.tolist()], dtype=np.intp)
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def _key(value):
+    # pandas' NA has no truth value, and NaN does not equal itself.
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    return None if missing else value
+
+
+def _column(X, by):
+    names = getattr(X, "column_names", getattr(X, "columns", None))  # arrow's word, and that of other frames
+    names = [] if names is None else list(names)
+    if by in names:
+        by = names.index(by)
+    elif not isinstance(by, Integral) or not -X.shape[1] <= by < X.shape[1]:
+        known = f"its columns are {names}" if names else "its columns have no names"
+        raise ValueError(f"by must be a column of X, got by={by!r} for {X.shape[1]} columns; {known}.")
+    if hasattr(X, "iloc"):
+        return X.iloc[:, by]
+    if hasattr(X, "column_names"):
+        return X.column(int(by))
+    return X[:, [by]].toarray().ravel() if sparse.issparse(X) else X[:, by]

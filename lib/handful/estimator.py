@@ -1,0 +1,224 @@
+"""`CoresetEstimator`: an estimator that trains on the rows that a selector chooses."""
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
+
+from handful.checks import MAX_SEED, as_generator
+from handful.coreset import check_selector, choose, take_rows
+
+ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
+
+
+def _estimator_has(method):
+    def check(self):
+        getattr(getattr(self, "estimator_", self.estimator), method)
+        return True
+
+    return check
+
+
+def _of_the_estimator(name, doc):
+    # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
+    def method(self, X, **params):
+        check_is_fitted(self, "estimator_")
+        return getattr(self.estimator_, name)(X, **self._route(name, params)["estimator"][name])
+
+    method.__name__, method.__doc__ = name, doc
+    return available_if(_estimator_has(name))(method)
+
+
+class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
+    """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
+
+    Parameters
+    ----------
+    selector : Selector
+    estimator : scikit-learn estimator whose `fit` takes `sample_weight`
+    memory : None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a grid search over the
+        estimator's parameters then selects once a fold, whatever the number of candidates
+    random_state : None, int, RandomState or Generator; None leaves selector and estimator their own, otherwise it seeds
+        both
+
+    Attributes
+    ----------
+    selector_ : the fitted selector
+    estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
+        `predict_log_proba`, `decision_function`, `transform` and `score` are its own
+    n_features_in_, feature_names_in_ : of the data seen in `fit`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from handful import BilevelCoreset, Logistic
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), CoresetEstimator(few, LogisticRegression(C=1 / (1e-2 * len(y)))))
+    >>> bool(model.fit(X, y).score(X, y) > 0.95)
+    True
+    """
+
+    def __init__(self, selector, estimator, *, memory=None, random_state=None):
+        self.selector = selector
+        self.estimator = estimator
+        self.memory = memory
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None, **params):
+        """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as the selector takes them
+        **params : what selector and estimator have requested, with scikit-learn's metadata routing enabled; the
+            estimator gets the chosen rows of what has one entry a row
+
+        Raises
+        ------
+        TypeError
+            if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
+        ValueError
+            if the estimator's `fit` has no `sample_weight`: the weights would be dropped
+        """
+        self._check_parts()
+        routed = self._route("fit", params)
+        selector, estimator, _ = self._fresh_parts()
+        select = check_memory(self.memory).cache(_select)
+        self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
+        validate_data(self, X, skip_check_array=True)
+        X_small, y_small, weights = self.selector_.take(X, y)
+        options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
+        self.estimator_ = estimator.fit(X_small, y_small, sample_weight=weights, **options)
+        return self
+
+    @available_if(_estimator_has("partial_fit"))
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None, **params):
+        """Select from these rows, all of them if they are no more than the selector's size, then go on training.
+
+        Parameters
+        ----------
+        X, y, sample_weight, **params : as in `fit`
+        classes : all labels that will come, for the first call of a classifier
+        """
+        self._check_parts()
+        routed = self._route("partial_fit", params)
+        first = not hasattr(self, "estimator_")
+        if first:
+            self.selector_, self.estimator_, self._rng = self._fresh_parts()
+        validate_data(self, X, reset=first, skip_check_array=True)
+        n = np.shape(X)[0]
+        if self.selector_.size < n:
+            selector = clone(self.selector_).set_params(random_state=self._rng)
+            indices, weights = choose(selector, X, y, sample_weight, self._rng)
+        else:
+            indices, weights = np.arange(n), np.ones(n) if sample_weight is None else np.asarray(sample_weight)
+        options = _chosen(routed["estimator"]["partial_fit"], X, indices)
+        if classes is not None:
+            options["classes"] = classes
+        self.estimator_.partial_fit(take_rows(X, indices), take_rows(y, indices), sample_weight=weights, **options)
+        return self
+
+    def _check_parts(self):
+        check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
+        if has_fit_parameter(self.estimator, "sample_weight"):
+            return
+        way_out = "choose an estimator that takes one."
+        if hasattr(self.estimator, "steps"):
+            way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
+        raise ValueError(
+            f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
+            f"coreset; {way_out}"
+        )
+
+    def _fresh_parts(self):
+        parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)
+        if self.random_state is not None:
+            for part in parts:
+                if "random_state" in part.get_params():
+                    part.set_params(random_state=int(rng.integers(MAX_SEED)))
+        elif parts[0].random_state is not None:
+            rng = as_generator(parts[0].random_state)
+        return *parts, rng
+
+    def _route(self, method, params):
+        if params and not get_config()["enable_metadata_routing"]:
+            raise ValueError(
+                f"{method} got {', '.join(params)}, which goes to selector and estimator only with metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
+            )
+        return process_routing(self, method, **params)
+
+    def get_metadata_routing(self):
+        """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request it."""
+        to_selector, to_estimator = MethodMapping().add(caller="fit", callee="fit"), MethodMapping()
+        for method in ("fit", "partial_fit", *ASKED):
+            to_estimator.add(caller=method, callee=method)
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(selector=self.selector, method_mapping=to_selector)
+        return router.add(estimator=self.estimator, method_mapping=to_estimator)
+
+    @property
+    def classes_(self):
+        return self.estimator_.classes_
+
+    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
+    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
+    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
+    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
+    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
+
+    @available_if(_estimator_has("score"))
+    def score(self, X, y=None, sample_weight=None, **params):
+        """The fitted estimator's own score on (X, y)."""
+        check_is_fitted(self, "estimator_")
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
+
+    @available_if(_estimator_has("get_feature_names_out"))
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns that `transform` gives."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @available_if(_estimator_has("set_output"))
+    def set_output(self, *, transform=None):
+        """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
+        for part in (self.estimator, getattr(self, "estimator_", self.estimator)):
+            part.set_output(transform=transform)
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner, selector = get_tags(self.estimator), get_tags(self.selector)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.transformer_tags = inner.transformer_tags
+        tags.target_tags = inner.target_tags
+        tags.target_tags.required |= selector.target_tags.required
+        tags.target_tags.multi_output &= selector.target_tags.multi_output
+        for kind in ("sparse", "allow_nan", "string", "categorical"):
+            both = getattr(inner.input_tags, kind) and getattr(selector.input_tags, kind)
+            setattr(tags.input_tags, kind, both)
+        if tags.classifier_tags is not None and selector.classifier_tags is not None:
+            tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
+        return tags
+
+
+def _select(selector, X, y, sample_weight, options):
+    return selector.fit(X, y, sample_weight=sample_weight, **options)
+
+
+def _chosen(options, X, indices):
+    # What has an entry a row goes with its rows.
+    n = np.shape(X)[0]
+    return {
+        name: take_rows(value, indices) if np.shape(value)[:1] == (n,) else value for name, value in options.items()
+    }

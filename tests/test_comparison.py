@@ -1,0 +1,93 @@
+"""`compare`: what it measures is what one would measure by hand, and what fails is told."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from handful import BilevelCoreset, KCenter, LightweightCoreset, UniformCoreset, compare
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+matplotlib.use("Agg")
+X, y = load_breast_cancer(return_X_y=True)
+MODEL = make_pipeline(StandardScaler(), LogisticRegression())
+
+
+def test_a_score_is_that_of_choosing_and_training_by_hand():
+    weighted = LightweightCoreset()
+    found = compare(weighted, MODEL, X, y, sizes=[30], seeds=[4], scoring="neg_log_loss", verbose=False).frame
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=4, stratify=y)
+    selector = LightweightCoreset(30, random_state=4).fit(X_train, y_train)
+    X_small, y_small, w = selector.take(X_train, y_train)
+    model = clone(MODEL).fit(X_small, y_small, logisticregression__sample_weight=w)
+    full = clone(MODEL).fit(X_train, y_train)
+    [row] = found[found["method"] == "LightweightCoreset"].to_dict("records")
+    assert row["score"] == pytest.approx(-log_loss(y_test, model.predict_proba(X_test)), rel=1e-9)
+    assert row["n_rows"] == len(w)
+    [row] = found[found["method"] == "all rows"].to_dict("records")
+    assert row["score"] == pytest.approx(-log_loss(y_test, full.predict_proba(X_test)), rel=1e-9)
+    assert found["weighted"].all()
+
+
+def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
+    found = compare({"far": KCenter(), "again": UniformCoreset()}, MODEL, X, y, sizes=[20, 60], seeds=3, verbose=False)
+    frame = found.frame
+    assert frame["method"].unique().tolist() == ["all rows", "uniform", "stratified", "far", "again"]
+    assert len(frame) == 3 * (1 + 2 * 4)
+    assert (frame[["choose_seconds", "train_seconds"]] >= 0).all().all()
+    table = found.summary().set_index(["method", "size"])
+    by_seed = frame.pivot(index=["size", "seed"], columns="method", values="score")
+    lead = (by_seed["far"] - by_seed["uniform"])[60]
+    assert table.loc[("far", 60), "lead"] == pytest.approx(lead.mean())
+    assert table.loc[("far", 60), "lead_std"] == pytest.approx(lead.std())
+    assert (table.loc["again", "lead"] == 0).all()  # the same draws
+    axes = found.plot()
+    assert [line.get_label() for line in axes[0].lines] == ["all rows", "uniform", "stratified", "far", "again"]
+    np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
+
+
+def test_an_estimator_without_weights_is_compared_and_said_to_be():
+    with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen"):
+        found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)
+    assert not found.frame["weighted"].any()
+    assert found.frame["score"].notna().all()
+
+
+def test_what_a_method_cannot_do_is_told_and_not_scored():
+    found = compare(UniformCoreset(), LogisticRegression(), X[:, :2], y, sizes=[1, 100], seeds=2, verbose=False)
+    failed = found.frame[found.frame["error"] != ""]
+    assert set(failed["size"]) == {1}
+    assert failed["score"].isna().all()
+    assert failed["error"].str.contains("class").all()
+    with pytest.raises(ValueError, match="BilevelCoreset gave no score at all: size must be at least 2"):
+        compare(BilevelCoreset(), MODEL, X, y, sizes=[1], seeds=1, verbose=False)
+
+
+def test_targets_held_out_rows_and_frames():
+    R, target = load_diabetes(return_X_y=True, as_frame=True)
+    found = compare([KCenter()], Ridge(0.1), R[:300], target[:300], sizes=[20], seeds=2, verbose=False)
+    assert "stratified" not in set(found.frame["method"])
+    given = compare(
+        [KCenter()], Ridge(0.1), R[:300], target[:300], test=(R[300:], target[300:]), seeds=2, verbose=False
+    )
+    full = given.frame[given.frame["method"] == "all rows"]["score"]
+    assert full.tolist() == [Ridge(0.1).fit(R[:300], target[:300]).score(R[300:], target[300:])] * 2
+    assert sorted(given.frame["size"].unique()) == [3, 6, 15, 30, 300]
+
+
+def test_misuse_is_named():
+    with pytest.raises(ValueError, match=r"size must be an integer of at least 1 and at most 426, got size=1000"):
+        compare(KCenter(), MODEL, X, y, sizes=[1000], verbose=False)
+    with pytest.raises(TypeError, match="selector must choose rows"):
+        compare(MODEL, KCenter(), X, y, sizes=[10], verbose=False)
+    with pytest.raises(ValueError, match="two are the same; a dict gives them names"):
+        compare([KCenter(), KCenter()], MODEL, X, y, verbose=False)
+    twice = compare([KCenter(), KCenter(weighting="cells")], MODEL, X, y, sizes=[20], seeds=1, verbose=False).frame
+    assert {"KCenter()", "KCenter(weighting='cells')"} <= set(twice["method"])
+    assert isinstance(twice, pd.DataFrame)
