@@ -24,6 +24,7 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
+from handful.baselines import StratifiedCoreset
 from handful.bilevel import Exchange, Forward
 from handful.clustering import MiniBatchKMeans
 from handful.sensitivity import MixtureSensitivity
@@ -169,6 +170,7 @@ def test_a_mixture_is_fitted_to_the_last_bit_as_on_one_machine(data):
         SVMCoreset(150, n_clusters=1, rule="tight"),
         MixtureSensitivity(150, n_components=3),
         LogisticSensitivity(150, n_clusters=3),
+        StratifiedCoreset(150),
     ],
     ids=str,
 )
