@@ -24,8 +24,8 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
-from handful.baselines import StratifiedCoreset
-from handful.bilevel import Exchange, Forward
+from handful.baselines import ForgettingEvents, Herding, StratifiedCoreset
+from handful.bilevel import Exchange, Forward, OptimalDesign, ProxyCoreset
 from handful.clustering import MiniBatchKMeans
 from handful.sensitivity import MixtureSensitivity
 from handful.streaming import DynamicMergeReduce, Reservoir
@@ -296,8 +296,12 @@ def test_frames_are_taken_with_their_columns(data, tmp_path):
 
 
 def all_that_fit():
-    selectors = importlib.import_module("test_selectors").SELECTORS
-    made = [cls(size=12) for cls in selectors] + [
+    chosen_by = [
+        *(UniformCoreset, StratifiedCoreset, KCenter, KMeansPlusPlus, LightweightCoreset, MixtureSensitivity),
+        *(LogisticSensitivity, SVMCoreset, BilevelCoreset, Herding, ForgettingEvents, OptimalDesign, ProxyCoreset),
+    ]
+    return [
+        *(cls(size=12) for cls in chosen_by),
         BilevelCoreset(size=12, robust=True),
         BilevelCoreset(size=12, strategy=Exchange()),
         CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()),
@@ -309,7 +313,6 @@ def all_that_fit():
         MiniBatchKMeans(5),
         LinearSVM(),
     ]
-    return made
 
 
 @pytest.mark.parametrize("estimator", all_that_fit(), ids=lambda e: type(e).__name__)
