@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from handful.checks import check_number
+from handful.checks import check_number, check_vector
 
 _TWO_32 = 4294967296.0
 
@@ -37,14 +37,7 @@ def project_simplex(w, z=1.0):
         for an empty or other than one-dimensional `w`, values that are not finite, and a `z` below 0
     """
     check_number("z", z, least=0)
-    return simplex_point(_vector(w), float(z))
-
-
-def _vector(w):
-    w = np.array(w, dtype=np.float64)
-    if w.ndim != 1 or not len(w) or not np.isfinite(w).all():
-        raise ValueError(f"w must hold finite numbers, shape (k,), with at least one; got shape {w.shape}.")
-    return w
+    return simplex_point(check_vector(w, "w"), float(z))
 
 
 @njit(cache=True)
@@ -81,7 +74,7 @@ def project_restricted_simplex(w, gamma):
         as `project_simplex`, and for a `gamma` outside [0, 1]
     """
     check_number("gamma", gamma, least=0, most=1)
-    return restricted_simplex_point(_vector(w), float(gamma))
+    return restricted_simplex_point(check_vector(w, "w"), float(gamma))
 
 
 @njit(cache=True)

@@ -24,7 +24,7 @@ def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_
     """
     optimiser = torch.optim.Adam(parameters, lr=learning_rate)
     for epoch in range(n_epochs):
-        for rows in torch.randperm(n_rows, generator=rng).split(batch_size):
+        for rows in torch.randperm(n_rows, generator=rng).split(int(batch_size)):
             loss = loss_of(rows)
             optimiser.zero_grad()
             loss.backward()

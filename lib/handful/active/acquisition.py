@@ -3,11 +3,11 @@
 from abc import abstractmethod
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
 
 from handful.baselines import farthest_first, prediction_entropies
-from handful.checks import as_array, as_generator, check_integer
+from handful.checks import as_array, as_generator, check_integer, check_rows
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
 WHAT = {
@@ -25,7 +25,7 @@ class Acquisition(BaseEstimator):
     it needs. The probabilities may come from any model, and the features may be any that suit the data.
     """
 
-    _needs = ()  # keys of WHAT
+    _needs: tuple[str, ...] = ()  # keys of WHAT
     _needs_variants = False  # whether `probabilities` must be given for several augmentations of each point
 
     def query(self, n, *, features=None, probabilities=None, labelled=None, labels=None, classes=None, n_pool=None):
@@ -84,10 +84,10 @@ class Acquisition(BaseEstimator):
 
 
 def _rows(values, name):
-    values = as_array(values)
+    values = values if sparse.issparse(values) else as_array(values)
     if values.shape[:1] == (0,):
         raise ValueError(f"{name} is empty: there is nothing left in the pool to label.")
-    return check_array(values, dtype=[np.float64, np.float32], input_name=name)
+    return check_rows(values, name)
 
 
 def _probabilities(values):

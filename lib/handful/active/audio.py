@@ -9,6 +9,8 @@ import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 
+from handful.checks import check_generator, check_integer, check_number
+
 SAMPLING_RATE = 16_000  # Hz, to which the paper resamples
 SAMPLING_RATES = (4_000, 192_000)  # Hz; other rates are refused as likely mistakes, such as kHz for Hz
 SILENCE = 1e-12  # least mel power, relative to full scale: -120 dB
@@ -60,6 +62,7 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
         )
     rates = np.broadcast_to(np.asarray(sampling_rate), (n,))
     _check_rate(target_rate, "target_rate")
+    check_number("seconds", seconds, above=0)
     samples = round(target_rate * seconds)
     out = np.zeros((n, samples), dtype=np.float32)
     cut, clipped, silent = [], [], []
@@ -71,7 +74,7 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
             continue
         if _looks_clipped(sound):
             clipped.append(i)
-        ratio = Fraction(target_rate) / Fraction(rates[i].item())
+        ratio = Fraction(float(target_rate)) / Fraction(float(rates[i]))
         if ratio != 1:
             ratio = ratio.limit_denominator(1000)
             sound = np.clip(resample_poly(sound, ratio.numerator, ratio.denominator), -1.0, 1.0)
@@ -166,7 +169,9 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
         for values that are not finite, and recordings shorter than a hop
     """
     _check_rate(sampling_rate, "sampling_rate")
-    sound = np.asarray(sound, dtype=np.float32)
+    check_integer("n_bins", n_bins)
+    check_number("span", span, above=0, why="it is in dB")
+    sound = _samples(sound, "sound")
     one = sound.ndim == 1
     sound = sound[None] if one else sound
     if sound.ndim != 2 or not np.isfinite(sound).all():
@@ -187,6 +192,13 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
         level = 10.0 * np.log10(np.maximum(scale * power @ bins.T, SILENCE)).transpose(0, 2, 1)
         out[at : at + BLOCK] = np.maximum(level - level.max(axis=(1, 2), keepdims=True), -span)
     return out[0] if one else out
+
+
+def _samples(values, name):
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or not values.size:
+        raise ValueError(f"{name} must hold finite real numbers, at least one, got {values.dtype} {values.shape}.")
+    return values.astype(np.float32)
 
 
 @cache
@@ -260,7 +272,9 @@ def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
     float32 array, shape (n, samples)
     """
     _check_rate(sampling_rate, "sampling_rate")
-    sound, noise = np.asarray(sound, dtype=np.float32), np.asarray(noise, dtype=np.float32)
+    check_number("chance", chance, least=0, most=1)
+    check_generator(rng)
+    sound, noise = _samples(sound, "sound"), _samples(noise, "noise")
     if noise.ndim != 2 or len(noise) == 0 or sound.ndim != 2 or noise.shape[1] != sound.shape[1]:
         raise ValueError(
             f"sound and noise must have shapes (n, samples) and (k, samples) with k >= 1, got {sound.shape} and "
@@ -295,6 +309,9 @@ def background_noise(n_segments, n_samples, sampling_rate=SAMPLING_RATE, *, rng)
     float32 array, shape (n_segments, n_samples), root mean square 0.1
     """
     _check_rate(sampling_rate, "sampling_rate")
+    check_integer("n_segments", n_segments)
+    check_integer("n_samples", n_samples)
+    check_generator(rng)
     f = np.maximum(np.fft.rfftfreq(n_samples, 1.0 / sampling_rate), 20.0)
     t = np.arange(n_samples) / sampling_rate
     out = np.empty((n_segments, n_samples))

@@ -43,8 +43,9 @@ class ActiveLoop:
     def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
-        self.classes = list(classes)
-        if len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
+        self.classes = list(classes) if np.iterable(classes) else []
+        lists = any(np.ndim(label) for label in self.classes)
+        if lists or len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
             raise ValueError(f"classes must be at least 2 different labels, got {self.classes}.")
         self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
         self.path = None if path is None else Path(path)

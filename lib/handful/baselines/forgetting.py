@@ -20,7 +20,10 @@ def forgetting_events(correct):
     -------
     float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al. 2019, Algorithm 1)
     """
-    correct = np.asarray(correct, dtype=bool)
+    correct = np.asarray(correct)
+    if correct.ndim != 2 or 0 in correct.shape or not np.isin(correct, (0, 1)).all():
+        raise ValueError(f"correct must hold True or False, shape (epochs, n), got {correct.dtype} {correct.shape}.")
+    correct = correct.astype(bool)
     events = np.count_nonzero(correct[:-1] & ~correct[1:], axis=0).astype(np.float64)
     events[~correct.any(axis=0)] = np.inf
     return events

@@ -6,7 +6,7 @@ Each takes that as `X`; `handful.continual.network_views` computes it. The first
 import numpy as np
 from scipy.special import entr, softmax
 
-from handful.checks import check_integer, check_number
+from handful.checks import check_integer, check_number, check_rows
 from handful.coreset import Selector
 
 
@@ -206,6 +206,9 @@ class FRCL(_EqualWeights):
 
 def prediction_entropies(probabilities):
     """Entropy of each row of `probabilities`, shape (n, classes), in nats: how unsure a model is. Shape (n,)."""
+    probabilities = check_rows(probabilities, "probabilities")
+    if probabilities.min() < 0 or np.abs(probabilities.sum(axis=1) - 1).max() > 1e-3:
+        raise ValueError("probabilities must be at least 0, and add up to 1 in every row.")
     return entr(probabilities).sum(axis=1)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_number
+from handful.checks import check_number, check_rows, check_vector
 from handful.coreset import Selector
 
 OPTIONS = {"design": ("A", "V"), "rule": ("exact", "linear")}
@@ -31,15 +31,28 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     -------
     float
     """
-    return 0.5 * float(
-        np.sum(_covariance(X, weights, prior_precision) * _outer(X if target is None else target, design))
-    )
+    X, weights, target = _checked(X, weights, design, prior_precision, target)
+    return 0.5 * float(np.sum(_covariance(X, weights, prior_precision) * _outer(target, design)))
 
 
 def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
     """Derivative of `design_objective` by the weights, shape (n,): ``-1/2 x' F^-1 M F^-1 x`` (Lemma 10)."""
+    X, weights, target = _checked(X, weights, design, prior_precision, target)
     Z = X @ _covariance(X, weights, prior_precision)
-    return -0.5 * np.einsum("ij,ij->i", Z @ _outer(X if target is None else target, design), Z)
+    return -0.5 * np.einsum("ij,ij->i", Z @ _outer(target, design), Z)
+
+
+def _checked(X, weights, design, prior_precision, target):
+    X = check_rows(X).astype(np.float64)
+    weights = check_vector(weights, "weights", len(X), least=0)
+    check_number("prior_precision", prior_precision, least=0)
+    _check_choice("design", design)
+    return X, weights, X if target is None else check_rows(target, "target")
+
+
+def _check_choice(name, value):
+    if value not in OPTIONS[name]:
+        raise ValueError(f"{name} must be one of {OPTIONS[name]}, got {value!r}.")
 
 
 def _covariance(X, weights, precision):
@@ -127,10 +140,8 @@ class OptimalDesign(Selector):
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
     def _check_options(self):
-        for name, allowed in OPTIONS.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {value!r}.")
+        for name in OPTIONS:
+            _check_choice(name, getattr(self, name))
         why = "without it fewer experiments than features determine nothing"
         check_number("prior_precision", self.prior_precision, above=0, why=why)
 

@@ -83,7 +83,7 @@ ALGORITHMS = {"fast": TruncatedEM(), "paper": TruncatedEM(**PRINTED)}
 
 def checked_init(init):
     """`init`, with an `AFKMC2` for its name; ValueError for another name or bad options."""
-    if isinstance(init, str) and init not in INITS:
+    if isinstance(init, (str, bytes)) and init not in INITS:
         raise ValueError(f"init must be one of {INITS}, an AFKMC2(...) or an array of centres, got {init!r}.")
     if isinstance(init, str) and init == "afkmc2":
         return AFKMC2()

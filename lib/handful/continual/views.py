@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax, softmax
 
+from handful.checks import check_integer
+
 try:
     import torch
 except ImportError as error:
@@ -93,6 +95,7 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
         if not linear:
             raise ValueError(f"{type(model).__name__} has no linear layer: say which `head` gives its logits.")
         head = linear[-1]
+    check_integer("batch_size", batch_size)
     X = torch.as_tensor(X)
     seen, logits = [], []
     hook = head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))

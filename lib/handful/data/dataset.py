@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 
-from handful.checks import MAX_SEED, as_generator, check_integer
+from handful.checks import MAX_SEED, as_generator, check_dtype, check_integer
 
 _SAFE = 2.0**300  # magnitudes up to here, and down to its inverse, can be squared and added up
 _BLOCK = 8192  # rows that are widened to float64 at a time
@@ -162,6 +162,7 @@ def level(of, rows, published_rows):
     check_integer("rows", rows, least=0)
     if published_rows is None:
         return "generated"
+    check_integer("published_rows", published_rows)
     if rows >= published_rows:
         return "complete"
     percent = 100 * int(rows) / published_rows
@@ -250,8 +251,9 @@ def standardise(X, *others, dtype=np.float64, order="C"):
         if X has no row, if an argument is not a matrix of finite numbers or has other columns than X, or if a value of
         `others` is so far from X that its standardised value is not finite in `dtype`.
     """
-    if np.dtype(dtype) not in (np.float32, np.float64) or str(order) not in ("C", "F"):
-        raise ValueError(f"dtype must be float32 or float64 and order C or F, got dtype={dtype!r}, order={order!r}.")
+    check_dtype(dtype)
+    if str(order) not in ("C", "F"):
+        raise ValueError(f"order must be C or F, got order={order!r}.")
     X, *others = _matrices(X, others)
     n = len(X)
     low, high = X.min(axis=0), X.max(axis=0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_generator, check_integer, check_number
+from handful.checks import check_dtype, check_generator, check_integer, check_number
 
 _LARGEST = 1e100  # of lengths: distances can still be squared and added up
 _MOST = 2**31  # of whatever is counted
@@ -68,8 +68,7 @@ def gaussian_mixture(n, n_features, n_components, *, overlap=0.2, imbalance=None
         check_number("imbalance", imbalance, least=0.1, most=_LARGEST, why="smaller exponents overflow")
     if tail is not None:
         check_number("tail", tail, least=0.1, most=_LARGEST, why="with fewer degrees of freedom the noise overflows")
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got dtype={dtype!r}.")
+    check_dtype(dtype)
     check_generator(rng)
     centers = rng.normal(size=(n_components, n_features))
     weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)

@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from handful.checks import check_integer
+from handful.checks import check_dtype, check_generator, check_integer
 
 
 def gaussian_atoms(m, d, *, rng, dtype=np.float64):
     """`m` random measurement vectors with independent normal entries of variance 1 / d (Section 5.6): shape (m, d)."""
     check_integer("m", m)
     check_integer("d", d)
+    check_generator(rng)
+    check_dtype(dtype)
     return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
 
 
@@ -35,9 +37,16 @@ def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
         import pywt
     except ImportError as error:
         raise ImportError("wavelet_atoms needs PyWavelets: pip install PyWavelets.") from error
+    check_dtype(dtype)
+    if np.shape(shape) != (2,):
+        raise ValueError(f"shape must be (height, width) of an image, got {shape!r}.")
+    for side in shape:
+        check_integer("shape", side, why="a side of the image in pixels")
     height, width = shape
     most = min(int(side & -side).bit_length() - 1 for side in shape)
     level = most if level is None else level
+    if wavelet not in pywt.wavelist(kind="discrete"):
+        raise ValueError(f"wavelet must be the name of a discrete wavelet of PyWavelets, got wavelet={wavelet!r}.")
     if not 1 <= level <= most:
         raise ValueError(f"an image of {height} x {width} pixels can be halved {most} times, got level={level}.")
     units = np.eye(height * width).reshape(-1, height, width)

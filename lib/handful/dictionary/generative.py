@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_number
+from handful.checks import check_integer, check_number
 from handful.dictionary.recovery import Recovery
 
 try:
@@ -66,6 +66,11 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     FloatingPointError
         if training diverges
     """
+    for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
+        check_integer(name, value)
+    check_number("learning_rate", learning_rate, above=0)
+    if not isinstance(rng, torch.Generator):
+        raise TypeError(f"rng must be a torch.Generator, such as torch.Generator().manual_seed(0); got {rng!r}.")
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
     if X.ndim != 2 or not len(X) or not (float(X.min()) >= 0 and float(X.max()) <= 1):
         raise ValueError(f"X must have rows of values between 0 and 1 to train a VAE on, got shape {tuple(X.shape)}.")
@@ -104,6 +109,9 @@ class Generative(Recovery):
         """ValueError if an option is out of range."""
         check_number("l2", self.l2, above=0, of=self, why="few measurements leave a code undetermined")
         check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
+        check_integer("max_iter", self.max_iter, of=self)
+        if self.latent is not None:
+            check_integer("latent", self.latent, of=self)
 
     @torch.no_grad()
     def recover(self, A, measured, state=None):
@@ -136,6 +144,8 @@ class Generative(Recovery):
         return next(self.generator.parameters()).dtype
 
     def _latent(self):
+        if self.latent is None and not hasattr(self.generator, "latent"):
+            raise ValueError("latent must say how many numbers the generator takes, as it has no attribute `latent`.")
         return self.generator.latent if self.latent is None else self.latent
 
     def _linearised(self, codes):

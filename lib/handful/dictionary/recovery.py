@@ -15,7 +15,7 @@ from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from handful.checks import check_number
+from handful.checks import check_integer, check_number
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
@@ -113,6 +113,7 @@ class L1(Recovery):
         """ValueError if an option is out of range."""
         check_number("l1", self.l1, above=0, of=self, why=UNDETERMINED)
         check_number("tol", self.tol, above=0, of=self, why="coordinate descent ends when it is reached")
+        check_integer("max_iter", self.max_iter, of=self)
         if self.damping is not None:
             check_number("damping", self.damping, above=0, of=self, why="the curvature of few measurements is singular")
 

@@ -6,7 +6,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.checks import check_integer, check_magnitude, refuse_dask
+from handful.checks import check_integer, check_magnitude, check_rows, refuse_dask
 from handful.dictionary.recovery import L1, Recovery
 
 
@@ -109,18 +109,10 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _dictionary(self, X):
         if self.atoms is None:
             return np.eye(X.shape[1], dtype=X.dtype)
-        atoms = check_array(self.atoms, dtype=X.dtype, input_name="atoms")
-        if atoms.shape[1] != X.shape[1]:
-            raise ValueError(f"atoms must be as long as the signals, {X.shape[1]} values, got {atoms.shape[1]}.")
-        check_magnitude(atoms, "atoms", atoms.dtype)
-        return atoms
+        return _signals(X, self.atoms, "atoms")[1]
 
     def _recovery(self):
-        recovery = L1() if self.recovery is None else self.recovery
-        if not isinstance(recovery, Recovery):
-            raise ValueError(f"recovery must be L2(), L1(), Generative(...) or another Recovery, got {recovery!r}.")
-        recovery.check()
-        return recovery
+        return checked_recovery(L1() if self.recovery is None else self.recovery)
 
 
 def squared_error(X, estimates):
@@ -137,8 +129,23 @@ def recovery_error(recovery, A, X):
     A : array, shape (size, d), the measurement vectors
     X : array, shape (n, d), the signals
     """
+    X, A = _signals(X, A, "A")
+    return squared_error(X, checked_recovery(recovery).recover(A, X @ A.T)[0])
+
+
+def checked_recovery(recovery):
+    """A `Recovery` whose options are in range; ValueError for anything else."""
+    if not isinstance(recovery, Recovery):
+        raise ValueError(f"recovery must be L2(), L1(), Generative(...) or another Recovery, got {recovery!r}.")
     recovery.check()
-    return squared_error(X, recovery.recover(A, X @ A.T)[0])
+    return recovery
+
+
+def _signals(X, rows, name):
+    X, rows = check_rows(X), check_rows(rows, name)
+    if rows.shape[1] != X.shape[1]:
+        raise ValueError(f"{name} must be as long as the signals, {X.shape[1]} values, got {rows.shape[1]}.")
+    return X, rows.astype(X.dtype, copy=False)
 
 
 def approximate_greedy(X, atoms, size):
@@ -155,6 +162,7 @@ def approximate_greedy(X, atoms, size):
     -------
     int array, shape (size,), rows of `atoms`, best first
     """
+    X, atoms = _signals(X, atoms, "atoms")
     check_integer("size", size, most=len(atoms), why="there are no more atoms")
     mean = np.zeros(len(atoms))
     for i in range(0, len(X), 256):  # in blocks, as all n x m products may not fit in memory

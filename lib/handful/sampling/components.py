@@ -2,9 +2,8 @@
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.utils import check_array
 
-from handful.checks import check_generator, check_integer, check_magnitude, check_number
+from handful.checks import check_generator, check_integer, check_number, check_rows
 
 
 def check_probabilities(probabilities, *, uniform):
@@ -22,6 +21,8 @@ def check_probabilities(probabilities, *, uniform):
         component, zeros: the weights could starve such a point, and its importance weight has no bound
     """
     p = np.ascontiguousarray(probabilities)
+    if p.dtype.kind not in "fiub":
+        raise ValueError(f"probabilities must be real numbers, got dtype {p.dtype}.")
     tolerance = 1e-3 if p.dtype in (np.float32, np.float16) else 1e-6
     p = p.astype(np.float64, copy=False)
     if p.ndim != 2 or p.size == 0:
@@ -45,7 +46,8 @@ def check_probabilities(probabilities, *, uniform):
 
 def concentration(probabilities):
     """The least c with p_j(i) <= c/n for all components and points (VRM, Assumption 1 and Table 1)."""
-    return float(np.max(probabilities) * np.shape(probabilities)[1])
+    p, _ = check_probabilities(probabilities, uniform=True)
+    return float(p.max() * p.shape[1])
 
 
 def group_components(labels, *, leak=1e-7):
@@ -66,7 +68,7 @@ def group_components(labels, *, leak=1e-7):
     if (labels != labels).any():
         raise ValueError(f"labels must not hold NaN, got it at point {int(np.argmax(labels != labels))}.")
     check_number("leak", leak, least=0, why="it is the weight of the points outside")
-    p = np.where(labels == np.unique(labels)[:, None], 1.0, leak)
+    p = np.where(labels == np.unique(labels)[:, None], 1.0, float(leak))
     return p / p.sum(axis=1, keepdims=True)
 
 
@@ -87,8 +89,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     -------
     array, shape (k, n)
     """
-    X = check_array(X, dtype=np.float64)
-    check_magnitude(X, "X", X.dtype)
+    X = check_rows(X)
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
     check_number("smoothing", smoothing, above=0, most=1, why="it is the uniform share")

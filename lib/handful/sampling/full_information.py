@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from handful.checks import check_integer
-from handful.sampling.base import check_losses
+from handful.checks import check_integer, check_number, check_vector
+from handful.sampling.base import as_vector, check_losses
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import Learned, NewtonLearner
 
@@ -17,14 +17,21 @@ def mixture_cost(w, probabilities, losses):
     probabilities : array, shape (k, n)
     losses : array, shape (n,)
     """
+    w, probabilities, losses = _checked_cost(w, probabilities, losses)
     q = w @ probabilities
     return float((losses**2 / q).sum() / losses.size**2)
 
 
 def mixture_cost_gradient(w, probabilities, losses):
     """Gradient of `mixture_cost` in w, shape (k,): -(1/n^2) sum_i l(i)^2 p(i) / <w, p(i)>^2."""
+    w, probabilities, losses = _checked_cost(w, probabilities, losses)
     q = w @ probabilities
     return -(probabilities @ (losses**2 / q**2)) / losses.size**2
+
+
+def _checked_cost(w, probabilities, losses):
+    p, _ = check_probabilities(probabilities, uniform=True)
+    return check_vector(w, "w", len(p), least=0), p, check_vector(losses, "losses", p.shape[1], least=0)
 
 
 def theory_settings(k, horizon, *, bound=1.0, c=None):
@@ -46,7 +53,11 @@ def theory_settings(k, horizon, *, bound=1.0, c=None):
     -------
     dict with beta, gamma, eps
     """
+    check_integer("k", k)
     check_integer("horizon", horizon, least=2)
+    check_number("bound", bound, above=0)
+    if c is not None:
+        check_number("c", c, above=0)
     if c is None:
         gamma = min(1.0, (20 * k**1.5 * np.log(horizon) / horizon) ** (1 / 3))
         alpha, slope = 2 * gamma / bound, bound * np.sqrt(k) / gamma**2
@@ -76,6 +87,8 @@ class FullInformation(Learned):
     def __init__(self, probabilities, *, beta=0.5, gamma=0.01, eps=1000.0, uniform=True, scale=None):
         p, has_uniform = check_probabilities(probabilities, uniform=uniform)
         n = p.shape[1]
+        if scale is not None:
+            check_number("scale", scale, above=0)
         self.probabilities = np.vstack([p, np.full((1, n), 1.0 / n)]) if uniform and not has_uniform else p
         self.n, self.k = n, len(self.probabilities)
         self._scale = None if scale is None else scale / n**2
@@ -89,7 +102,7 @@ class FullInformation(Learned):
         -------
         float : the round's cost f_t(w_t)/n^2, at the weights before the step
         """
-        losses = np.asarray(losses, dtype=np.float64)
+        losses = as_vector(losses)
         if losses.shape != (self.n,):
             raise ValueError(f"losses must have shape ({self.n},), one a point, got {losses.shape}.")
         check_losses(losses)

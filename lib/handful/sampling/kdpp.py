@@ -148,7 +148,9 @@ class KDPP:
         check_integer("k", k, most=n, why="there are no more points")
         largest = np.abs(X).max()
         if 0 < largest < SMALLEST:
-            raise ValueError(f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale X.")
+            raise ValueError(
+                f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale it."
+            )
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
         if shift == 0 and rank < k:

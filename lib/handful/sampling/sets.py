@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from handful.sampling.base import Sampler
+from handful.sampling.base import Sampler, as_vector, check_losses
 from handful.sampling.kdpp import UniformSubsets
-from handful.sampling.newton import Learned, NewtonLearner
+from handful.sampling.newton import LEARNED, Learned, NewtonLearner
 
 
 class SetMixture(Learned, Sampler):
@@ -28,18 +28,19 @@ class SetMixture(Learned, Sampler):
     """
 
     draws_sets = True
+    _learned = (*LEARNED, "_row")
 
     def __init__(self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None):
-        components = list(components)
-        if not components:
-            raise ValueError("components must hold at least one distribution over sets.")
+        components = list(components) if np.iterable(components) else []
+        if not components or not all(hasattr(c, "log_prob") and hasattr(c, "sample") for c in components):
+            raise ValueError("components must be a list of at least one distribution over sets, such as KDPP.")
         shapes = {(c.n, c.k) for c in components}
         if len(shapes) > 1:
             raise ValueError(f"components must agree on the number of points and the set size, got {shapes}.")
         n, k = shapes.pop()
         super().__init__(n, batch_size=k, random_state=random_state)
         self.components = [*components, UniformSubsets(n, k)]
-        self.learn = learn
+        self.learn, self._row = learn, np.ones(len(self.components))
         self._learner = NewtonLearner(len(self.components), beta=beta, gamma=gamma, eps=eps)
 
     def _relative(self, indices):
@@ -66,7 +67,8 @@ class SetMixture(Learned, Sampler):
         """
         if indices is None and self._last is None:
             raise RuntimeError("update() takes the loss of a drawn set: call sample() first.")
-        loss = np.array([float(loss)])
+        loss = as_vector([loss])
+        check_losses(loss)
         row, r = (self._row, self._last[1][0]) if indices is None else (self._relative(indices)[1], weights[0])
         if self.learn:
             self._learner.step(row[None], np.array([r]), loss)

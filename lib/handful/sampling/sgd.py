@@ -4,6 +4,8 @@ import numpy as np
 from numba import njit
 from sklearn.utils import check_array
 
+from handful.checks import check_integer, check_number, check_rows
+
 LOSSES = {"hinge": 0, "logistic": 1, "squared": 2}
 
 
@@ -64,9 +66,13 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
     FloatingPointError
         when the coefficients overflow: the step is too long
     """
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss must be one of {sorted(LOSSES)}, got {loss!r}.")
-    X = check_array(X, dtype=[np.float64, np.float32], order="C")
+    check_number("learning_rate", learning_rate, above=0)
+    check_integer("n_steps", n_steps)
+    check_number("power", power)
+    check_number("truncation", truncation, least=0, below=1)
+    X = np.ascontiguousarray(check_rows(X))
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if y.shape != (len(X),) or sampler.n != len(X):
         raise ValueError(f"X has {len(X)} rows, y the shape {y.shape}, and the sampler draws from {sampler.n} points.")

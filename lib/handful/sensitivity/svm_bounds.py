@@ -9,7 +9,14 @@ lambda there, see `handful.svm.hinge_price`).
 import numpy as np
 from sklearn.utils import check_X_y
 
-from handful.checks import check_integer, check_magnitude, check_number, check_sample_weight, signed_labels
+from handful.checks import (
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    check_vector,
+    signed_labels,
+)
 from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
 
@@ -47,9 +54,10 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
     Raises
     ------
     ValueError
-        for a `price` or `opt` that is not positive and finite
+        for a `price` or `opt` that is not positive and finite, distances and weights that are negative, not finite or
+        of different number
     """
-    _check_problem(price, opt)
+    distance, u = _check_problem(distance, u, price, opt)
     alpha = cluster_slope(cluster_weight, total_weight, price)
     root = np.sqrt(2.0 / opt)
     # alpha = 0, or so small that the quotient overflows: the second case holds
@@ -69,15 +77,19 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kapp
     either it falls short of the sensitivity by up to about 6 % on instances where the optimum itself is the
     maximiser (`printed_bound_counterexample`).
     """
-    _check_problem(price, opt)
+    distance, u = _check_problem(distance, u, price, opt)
+    check_number("kappa", kappa, least=0)
     alpha = cluster_slope(cluster_weight, total_weight, price)
     reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
     return np.minimum(1.0, u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach))
 
 
-def _check_problem(price, opt):
+def _check_problem(distance, u, price, opt):
+    distance = check_vector(distance, "distance", least=0)
+    u = check_vector(u, "u", len(distance), least=0)
     check_number("price", price, above=0)
     check_number("opt", opt, above=0, why="a lower bound on the SVM's optimum, which is positive")
+    return distance, u
 
 
 def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
@@ -151,5 +163,7 @@ def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
     price : float; of a unit of hinge loss
     index : int, the light point
     """
+    for name, value in dict(distance=distance, light=light, heavy=heavy).items():
+        check_number(name, value, above=0)
     X = np.array([[1.0], [1.0 - distance], [-1.0]])
     return X, np.array([1.0, 1.0, -1.0]), np.array([1.0, light, heavy]), 0.5, 1

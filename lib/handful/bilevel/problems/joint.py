@@ -52,6 +52,11 @@ class Joint(Problem):
         """As in `Problem`."""
         return self.alternate or self._any("forward_only")
 
+    @property
+    def n_rounds(self):
+        """As in `Problem`."""
+        return min((p.n_rounds for p, _ in self.parts() if p.n_rounds), default=None)
+
     def check(self):
         """ValueError unless the trade-off is a positive finite number and the problems are ones to be selected for."""
         check_number("trade_off", self.trade_off, above=0)
@@ -59,9 +64,10 @@ class Joint(Problem):
         check_problem(self.problem_b)
 
     def parts(self):
-        """As `Problem.parts`."""
+        """As `Problem.parts`; ValueError as `check`."""
+        self.check()
         out = []
-        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, float(self.trade_off))):
+        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, self.trade_off)):
             inner = problem.parts() if isinstance(problem, Problem) else [(problem, 1.0)]
             out += [(p, f * factor) for p, f in inner]
         return out

@@ -1,0 +1,201 @@
+"""``make fuzz``: thousands of inputs for every public class and function, then soak tests and kills; resumable.
+
+Each thing of the table runs in a process of its own, so that a crash or an input that does not end costs one input. The
+outcomes are kept in ``.fuzz/`` and not computed again while the code of the library and of the fuzz is the same; at the
+end ``docs/fuzz.md`` is written from them. An input is known by the thing's name and a number::
+
+    python tests/fuzz/run.py --replay handful.sampling.KDPP 17
+"""
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+KEPT = ROOT / ".fuzz"
+TABLE = ROOT / "docs" / "fuzz.md"
+SLOWEST = 60  # seconds after which one input counts as one that does not end
+
+
+def code():
+    """A checksum of the library and of the fuzz."""
+    paths = sorted([*(ROOT / "lib" / "handful").rglob("*.py"), *(TESTS / "fuzz").glob("*.py")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
+def work(name, start, stop):
+    """In the worker: throws inputs `start` to `stop` at one thing; a JSON line for each."""
+    from fuzz import table
+    from fuzz.throw import Surprise, throw
+
+    row = table.entries()[name]
+    for i in range(start, stop):
+        print(json.dumps(["begins", i]), flush=True)
+        try:
+            print(json.dumps([throw(row, name, i), i]), flush=True)
+        except Surprise as surprise:
+            print(json.dumps(["surprise", i, str(surprise)[:3000]]), flush=True)
+
+
+def hunt(name, n, stamp):
+    """Outcomes of the first `n` inputs of one thing, from what is kept and from new runs: counts and surprises."""
+    path = KEPT / f"{name}.json"
+    state = {}
+    if path.is_file():
+        state = json.loads(path.read_text(encoding="utf-8"))
+    if state.get("code") != stamp:
+        state = dict(code=stamp, done=0, worked=0, refused=0, surprises=[], seconds=0.0)
+    began = time.monotonic()
+    while state["done"] < n:
+        _run(name, n, state)
+        state["seconds"] += time.monotonic() - began
+        began = time.monotonic()
+        path.write_text(json.dumps(state), encoding="utf-8")
+    return name, state
+
+
+def _run(name, n, state):
+    command = [sys.executable, __file__, "--work", name, str(state["done"]), str(n)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with ThreadPoolExecutor(1) as reader:
+        last = None
+        errors = reader.submit(process.stderr.read)
+        watch = _Watch(process)
+        for line in process.stdout:
+            watch.tick()
+            outcome, i, *message = json.loads(line)
+            last = i
+            if outcome == "begins":
+                continue
+            state["done"] = i + 1
+            if outcome == "surprise":
+                state["surprises"].append([i, message[0]])
+            else:
+                state[outcome] += 1
+        watch.stop()
+        status = process.wait()
+        if status:  # the input that was begun ended the process, or did not end
+            at = state["done"] if last is None else last
+            why = "did not end" if watch.ended else f"ended the process with status {status}"
+            state["surprises"].append([at, f"{name}, input {at}: {why}\n{errors.result()[-1500:]}"])
+            state["done"] = at + 1
+
+
+class _Watch(threading.Thread):
+    """Kills a process that is silent for too long; its first word may take twice as long, as it imports and compiles."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self.process, self.ended = process, False
+        self._until, self._over = time.monotonic() + 2 * SLOWEST, threading.Event()
+        self.start()
+
+    def tick(self):
+        """The process said something."""
+        self._until = time.monotonic() + SLOWEST
+
+    def stop(self):
+        """The process has ended."""
+        self._over.set()
+        self.join()
+
+    def run(self):
+        while not self._over.wait(1.0):
+            if time.monotonic() > self._until:
+                self.ended = True
+                self.process.kill()
+                return
+
+
+def write_table(states, n, stamp, extra):
+    """``docs/fuzz.md`` from the outcomes."""
+    rows = [
+        f"| `{name}` | {s['done']:,} | {s['worked']:,} | {s['refused']:,} | {len(s['surprises'])} |"
+        for name, s in states
+    ]
+    total = {key: sum(s[key] for _, s in states) for key in ("done", "worked", "refused")}
+    surprises = sum(len(s["surprises"]) for _, s in states)
+    text = f"""# What a hunt for faults found
+
+Written by `make fuzz` from its outcomes, do not edit. Every public class and function got generated inputs: containers,
+types, layouts, magnitudes, weights, sizes, seeds and options, good and odd. An input *worked* if it gave finite numbers
+for which the thing's own invariants hold; it was *refused* if a ValueError or TypeError named what was odd about it.
+Anything else is a *surprise*: another error, a warning of overflow, NaN, a broken invariant, bad input that was taken, a
+crash, or more than {SLOWEST} seconds. `tests/fuzz/run.py --replay NAME NUMBER` repeats an input; the name and the number seed
+all that is random in it.
+
+{total["done"]:,} inputs for {len(states)} classes and functions: {total["worked"]:,} worked, {total["refused"]:,} were refused by name, {surprises} surprised.
+Code {stamp}.
+
+| class or function | tried | worked | clear error | surprise |
+|---|---|---|---|---|
+"""
+    text += "\n".join(rows) + "\n"
+    if extra:
+        text += "\n## Long runs\n\n" + "\n".join(f"- {line}" for line in extra) + "\n"
+    TABLE.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--inputs", type=int, default=2000, help="for each class and function")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="part of a name")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
+    parser.add_argument("--no-long-runs", action="store_true", help="leave out the soak tests and the kills")
+    parser.add_argument("--replay", nargs=2, metavar=("NAME", "NUMBER"))
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(TESTS))
+    if options.work:
+        return work(options.work[0], *map(int, options.work[1:]))
+    from fuzz import table
+
+    if options.replay:
+        from fuzz.throw import throw
+
+        name, number = options.replay
+        print(throw(table.entries()[name], name, int(number)))
+        return 0
+    KEPT.mkdir(exist_ok=True)
+    stamp, until = code(), time.monotonic() + 60 * options.minutes
+    names = [name for name in table.entries() if options.only in name]
+    states, late = [], []
+
+    def one(name):
+        if time.monotonic() > until:
+            return late.append(name)
+        _, state = hunt(name, options.inputs, stamp)
+        print(
+            f"{name}: {state['worked']} worked, {state['refused']} refused, {len(state['surprises'])} surprised "
+            f"({state['seconds']:.0f} s)",
+            flush=True,
+        )
+        for _, message in state["surprises"][:3]:
+            print("  " + message.replace("\n", "\n  "), flush=True)
+        states.append((name, state))
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, names))
+    if late:
+        print(f"{len(late)} of {len(names)} are left; run again to go on.")
+        return 2
+    extra = []
+    if not options.no_long_runs and not options.only:
+        from fuzz import kills, soak
+
+        extra = [*soak.run(), *kills.run()]
+    if not options.only:
+        write_table(sorted(states), options.inputs, stamp, extra)
+    return int(any(state["surprises"] for _, state in states))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
