@@ -24,7 +24,8 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
-from handful.bilevel import Exchange, Forward
+from handful.baselines import ForgettingEvents, Herding, StratifiedCoreset
+from handful.bilevel import Exchange, Forward, OptimalDesign, ProxyCoreset
 from handful.clustering import MiniBatchKMeans
 from handful.sensitivity import MixtureSensitivity
 from handful.streaming import DynamicMergeReduce, Reservoir
@@ -169,6 +170,7 @@ def test_a_mixture_is_fitted_to_the_last_bit_as_on_one_machine(data):
         SVMCoreset(150, n_clusters=1, rule="tight"),
         MixtureSensitivity(150, n_components=3),
         LogisticSensitivity(150, n_clusters=3),
+        StratifiedCoreset(150),
     ],
     ids=str,
 )
@@ -294,8 +296,12 @@ def test_frames_are_taken_with_their_columns(data, tmp_path):
 
 
 def all_that_fit():
-    selectors = importlib.import_module("test_selectors").SELECTORS
-    made = [cls(size=12) for cls in selectors] + [
+    chosen_by = [
+        *(UniformCoreset, StratifiedCoreset, KCenter, KMeansPlusPlus, LightweightCoreset, MixtureSensitivity),
+        *(LogisticSensitivity, SVMCoreset, BilevelCoreset, Herding, ForgettingEvents, OptimalDesign, ProxyCoreset),
+    ]
+    return [
+        *(cls(size=12) for cls in chosen_by),
         BilevelCoreset(size=12, robust=True),
         BilevelCoreset(size=12, strategy=Exchange()),
         CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()),
@@ -307,7 +313,6 @@ def all_that_fit():
         MiniBatchKMeans(5),
         LinearSVM(),
     ]
-    return made
 
 
 @pytest.mark.parametrize("estimator", all_that_fit(), ids=lambda e: type(e).__name__)

@@ -3,9 +3,10 @@
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin
 
-from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
+from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
+from handful.baselines.stratified import allocate
 from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_size, signed_labels
-from handful.distributed.chunks import Chunks
+from handful.distributed.chunks import Chunks, labels_in
 from handful.distributed.draws import importance_draw
 from handful.distributed.lightweight import lightweight_rows
 from handful.distributed.seeding import farthest_first, kmeans_parallel, nearest
@@ -37,7 +38,7 @@ def fit(selector, X, y, sample_weight):
         raise ValueError(f"{name} takes no sparse chunks: make them dense, or use UniformCoreset or SVMCoreset.")
     if selector._needs_y and not chunks.has_y:
         raise ValueError(f"{name} requires y: the items of the bag must be (X, y).")
-    if selector._computes:
+    if selector._reads:
         check_magnitude(np.array([chunks.largest]), "X", chunks.dtype)
     check_size(selector.size, int(chunks.present.sum()), chunks.n, repeats=selector._repeats)
     chunks.describe(selector)
@@ -52,6 +53,34 @@ def _uniform(selector, chunks, rng):
     present = int(chunks.present.sum())
     indices = chunks.nth(rng.choice(present, selector.size, replace=False))
     return indices, chunks.take(indices)[2] * (present / selector.size)
+
+
+def _stratified(selector, chunks, rng):
+    if selector.by is not None:
+        raise ValueError("over dask data StratifiedCoreset takes its strata from y: give the column as y, and by=None.")
+    counts = {}
+    for of_chunk in chunks.class_counts:
+        for label, count in of_chunk.items():
+            counts[label] = counts.get(label, 0) + count
+    classes = sorted(label for label, count in counts.items() if count)
+    if selector.size < len(classes):
+        raise ValueError(
+            f"size must be at least the number of strata, got size={selector.size} for {len(classes)} classes in y; "
+            "UniformCoreset draws without strata."
+        )
+    n_rows = np.array([counts[label] for label in classes])
+    (mass,) = chunks.reduce(_class_masses, classes)
+    n_drawn = allocate(mass, n_rows, selector.size)
+    rows = [chunks.nth(rng.choice(n, k, replace=False), c) for c, n, k in zip(classes, n_rows, n_drawn)]
+    drawn, stratum = np.concatenate(rows), np.repeat(np.arange(len(classes)), n_drawn)
+    place = np.concatenate([np.arange(k) for k in n_drawn])
+    order = np.argsort((place + rng.random(len(classes))[stratum]) / n_drawn[stratum], kind="stable")
+    return drawn[order], (chunks.take(drawn)[2] * (n_rows / n_drawn)[stratum])[order]
+
+
+def _class_masses(chunk, classes):
+    labels = labels_in(chunk.y)
+    return (np.array([chunk.weights[labels == label].sum() for label in classes]),)
 
 
 def _lightweight(selector, chunks, rng):
@@ -125,6 +154,7 @@ def _logistic_scores(chunk, classes, centers, mass, sums, radius):
 
 SELECT = {
     UniformCoreset: _uniform,
+    StratifiedCoreset: _stratified,
     LightweightCoreset: _lightweight,
     KMeansPlusPlus: _centers,
     KCenter: _centers,
