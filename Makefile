@@ -11,7 +11,7 @@ PYTHON ?=
 STAMP = .venv/.handful
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: help reproduce test lint lab bench clean
+.PHONY: help reproduce test lint lab docs links bench clean
 
 help: ## Show this
 	@echo "Targets (what needs .venv sets it up first):"
@@ -29,15 +29,23 @@ reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE
 test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
-lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
+lint: $(STAMP) ## Check code and notebooks with ruff, types with mypy, and that notebook sources hold no outputs
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@find notebooks -name .ipynb_checkpoints -prune -o -name '*.ipynb' -exec \
+	@.venv/bin/mypy
+	@find notebooks docs/howto -name .ipynb_checkpoints -prune -o -name '*.ipynb' -exec \
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
 		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }
 
-lab: $(STAMP) ## Open JupyterLab on the notebooks
-	@.venv/bin/jupyter lab notebooks
+lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
+	@.venv/bin/jupyter lab notebooks/index.ipynb
+
+docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs the how-tos, any warning is an error
+	@$(ONE_THREAD) .venv/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "Site: docs/_build/html/index.html"
+
+links: $(STAMP) ## Ask every address that the site names whether it is there (needs the network)
+	@$(ONE_THREAD) .venv/bin/python -m sphinx -b linkcheck -q docs docs/_build/links
 
 bench: $(STAMP) ## Time each algorithm against what one would use instead: benchmarks/*.py, one thread
 	@status=0; for script in benchmarks/[!_]*.py; do \
@@ -47,7 +55,7 @@ bench: $(STAMP) ## Time each algorithm against what one would use instead: bench
 	done; exit $$status
 
 clean: ## Remove .venv, caches, quick results and the report; data and committed figures stay
-	rm -rf .venv build dist lib/handful.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist lib/handful.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/_build
 	rm -rf figures/quick figures/notebooks figures/*.html
 	find lib tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

@@ -379,7 +379,7 @@ def test_what_needs_torch_is_at_hand_and_without_torch_says_so():
         continual.VLC  # noqa: B018
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
     wanted = ("Network needs", "VCL needs", "views of a torch network need")
-    assert said.splitlines() == [f"{who} torch: pip install 'handful[torch]'." for who in wanted]
+    assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
 
 
 def test_importing_the_rooms_does_not_import_torch():

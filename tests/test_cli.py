@@ -1,6 +1,7 @@
 """The command `handful`, as a newcomer meets it."""
 
 import importlib.util
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -83,12 +84,42 @@ def test_a_record_that_is_not_whole_is_named_and_left_out_of_the_report(root, ca
 def test_the_progress_line_tells_the_sweeps_tasks_and_who_has_the_turn(root, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     (run,) = plan(root / "notebooks", "quick", ["demo/a"])
-    with cli_papers.Progress(1, 10) as progress:
+    with cli_papers.Progress([run], 10) as progress:
         progress.show([], [(run, 65.0, {"done": 12, "total": 40, "left": 200.4})])
         progress.show([], [(run, None, None)])
     shown = capsys.readouterr().err
     assert "demo/a 1:05 of 0:06, 12/40 tasks, 3:20 left" in shown
     assert "demo/a waits for another process" in shown
+
+
+def test_the_time_left_is_what_remains_at_the_pace_so_far():
+    a, b, c = (SimpleNamespace(name=name, minutes=minutes) for name, minutes in [("a", 2.0), ("b", 4.0), ("c", 6.0)])
+    assert cli_papers.seconds_left([a, b, c], [], []) == 12 * 60
+    half_as_fast = [SimpleNamespace(run=a, status="done", seconds=240.0)]
+    assert cli_papers.seconds_left([a, b, c], half_as_fast, []) == 2 * (4 + 6) * 60
+    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 100.0, None)]) == 2 * (4 + 6) * 60 - 100
+    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 9e9, None)]) == 2 * 6 * 60
+    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 9e9, {"left": 30.0})]) == 2 * 6 * 60 + 30
+    assert cli_papers.seconds_left([a, b, c], half_as_fast, [], jobs=2) == (4 + 6) * 60
+    unchanged = [SimpleNamespace(run=a, status="unchanged", seconds=9e9)]
+    assert cli_papers.seconds_left([a, b], unchanged, []) == 4 * 60
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_the_commands_and_their_options(capsys, shell):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("reproduce", "--profile", "verify", "--dry-run"):
+        assert word.strip("-") in script
+
+
+def test_bash_takes_the_completion(capsys, tmp_path):
+    assert cli.main(["completion", "bash"]) == 0
+    script = tmp_path / "handful.bash"
+    script.write_text(capsys.readouterr().out)
+    asked = f'source {script}; COMP_WORDS=(handful rep); COMP_CWORD=1; _shtab_handful; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
+    assert {"reproduce", "report"} <= set(done.stdout.split()), done.stderr
 
 
 @pytest.mark.parametrize("factor", ["0", "-1", "nan", "ten"])
@@ -111,7 +142,7 @@ def test_without_the_extra_it_says_what_to_install(root, monkeypatch, capsys, co
     monkeypatch.setitem(sys.modules, "papermill", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "papermill" else object())
     assert cli.main([command]) == 2
-    assert 'needs papermill: pip install "handful[reproduce]"' in capsys.readouterr().err
+    assert 'needs papermill: pip install -e ".[reproduce]" in the checkout' in capsys.readouterr().err
 
 
 def test_help_names_the_commands_and_where_to_begin(capsys):

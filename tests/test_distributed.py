@@ -265,5 +265,5 @@ def test_bad_data_are_named(data):
 def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "handful.distributed")
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r"handful\.distributed needs dask: pip install 'handful\[distributed\]'"):
+    with pytest.raises(ImportError, match=r"handful\.distributed needs dask: pip install 'dask\[array,distributed\]'"):
         importlib.import_module("handful.distributed")

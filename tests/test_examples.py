@@ -9,7 +9,7 @@ import pytest
 
 MODULES = [m.name for m in pkgutil.walk_packages(handful.__path__, "handful.")]
 # Protocols and containers are shown in the examples of what makes and takes them.
-SHOWN_ELSEWHERE = {"Coreset", "Logistic", "LeastSquares", "Selector"}
+SHOWN_ELSEWHERE = {"Coreset", "Selector"}
 
 
 @pytest.mark.parametrize("name", MODULES)

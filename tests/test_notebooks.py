@@ -1,13 +1,16 @@
 """Every notebook runs at profile quick and leaves the numbers in tests/expected/ (see the README there)."""
 
+import json
 import tomllib
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from handful_papers.catalogue import catalogue
-from handful_papers.notebooks import NotebookError, find_notebooks, lint, plan
+from handful_papers.notebooks import NotebookError, find_notebooks, lint, plan, read_notebook
+from handful_papers.redraw import drawing, redraw
 from handful_papers.runner import reproduce
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +50,27 @@ def test_a_notebook_runs_at_quick_and_leaves_the_expected_numbers(name, tmp_path
     problem = outcome.error or {}
     assert outcome.status == "done", f"cell {problem.get('cell')}: {problem.get('error')}\n{problem.get('traceback')}"
     assert compare(pd.read_csv(tmp_path / "quick" / f"{name}.csv"), EXPECTED / name) == []
+    record = tmp_path / "quick" / f"{name}.json"
+    assert json.loads(record.read_text())["unreadable"] == []
+    assert moved_pictures(record, run.notebook) == []
+
+
+def moved_pictures(record, notebook):
+    """The pictures of a record that come out otherwise when they are drawn again from its rows."""
+    before = {path.stem: plt.imread(path) for path in record.parent.glob("*.png")}
+    after = {name: plt.imread(record.with_name(f"{name}.png")) for name in redraw(record, notebook)}
+    # Rows are saved with ten digits, which can move the edge of a line by a shade.
+    return [name for name in after if not _alike(before[name], after[name])]
+
+
+def _alike(one, other):
+    return one.shape == other.shape and (np.abs(one - other).max(axis=2) > 0.1).mean() < 0.001
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_that_draw_figures_read_rows_parameters_and_imports_alone(name):
+    plan = drawing(read_notebook(ROOT / "notebooks" / f"{name}.ipynb"))
+    assert plan is None or (plan.figures and plan.missing == [])
 
 
 def compare(rows, expected):

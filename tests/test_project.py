@@ -43,7 +43,7 @@ ROOMS = [
     ["data"],
     ["cli"],
 ]
-PAPERS = ("bico", "svm", "vrm", "vcgmm")  # rooms of handful_papers; its other modules are the machinery
+PAPERS = ("bico", "svm", "vrm", "vcgmm", "own")  # rooms of handful_papers; its other modules are the machinery
 MAX_LINES = 450
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
@@ -131,7 +131,8 @@ def test_conda_users_get_the_same():
 
 def test_what_is_imported_is_required():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
-    trees |= {path: ast.parse(code(path)) for path in (ROOT / "notebooks").glob("*/*.ipynb")}
+    trees |= {path: ast.parse(code(path)) for path in ROOT.glob("notebooks/*/*.ipynb")}
+    trees |= {path: ast.parse(code(path)) for path in ROOT.glob("docs/howto/*.ipynb")}
     ours = {*PACKAGES, *sys.stdlib_module_names, *(path.stem for path in trees)}
     provided, known, missing = metadata.packages_distributions(), set(requirements()), set()
     for path, tree in trees.items():
@@ -142,7 +143,12 @@ def test_what_is_imported_is_required():
 
 
 def python_files():
-    return [*SOURCES.values(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    return [
+        *SOURCES.values(),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "benchmarks").rglob("*.py"),
+        *ROOT.glob("docs/*.py"),
+    ]
 
 
 def code(notebook):
@@ -300,6 +306,8 @@ def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_p
     ]
     built = [
         "data/mnist.npz",
+        "docs/_build/html/index.html",
+        "docs/reference/handful.svm.rst",
         "figures/quick/bico/fig06_binary_logistic.png",
         "figures/laptop/bico/.state/fig06_binary_logistic.json",
         "figures/index.html",
@@ -326,7 +334,7 @@ def make(folder, *arguments, path=None):
 def test_make_explains_each_target():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split()
-    assert {"reproduce", "test", "lab", "lint", "bench", "clean", "help"} <= set(targets)
+    assert {"reproduce", "test", "lab", "lint", "docs", "links", "bench", "clean", "help"} <= set(targets)
     shown = make(ROOT).stdout
     assert [t for t in targets if not re.search(rf"^  make {t} +\w", shown, re.M)] == []
 

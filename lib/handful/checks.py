@@ -3,6 +3,7 @@
 import operator
 import os
 from numbers import Integral, Real
+from pkgutil import resolve_name
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +17,24 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def over_chunks(name):
+    """A function of `handful.distributed`, which is imported only where there are dask data."""
+    return resolve_name(f"handful.distributed:{name}")
+
+
+def refuse_dask(estimator, way_out, *data):
+    """ValueError, with a way out, where one of some arguments is a dask collection."""
+    if is_dask(*data):
+        raise ValueError(
+            f"{type(estimator).__name__} takes no dask data, which it would pull into this process; {way_out}"
+        )
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):
@@ -159,12 +178,22 @@ def as_array(values):
 
 
 def as_generator(random_state):
-    """A `numpy.random.Generator` from None, an int, a RandomState or a Generator."""
+    """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator; else ValueError."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
-    return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        return np.random.default_rng(check_random_state(random_state).randint(MAX_SEED))
+    why = "it may also be None, a Generator or a RandomState"
+    check_integer("random_state", random_state, least=0, why=why)
+    return np.random.default_rng(int(random_state))
+
+
+def check_generator(rng):
+    """TypeError unless `rng` is a `numpy.random.Generator`."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")
 
 
 def physical_memory():

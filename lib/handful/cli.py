@@ -5,6 +5,8 @@ import sys
 import textwrap
 from importlib.metadata import entry_points, version
 
+import shtab
+
 # The reproduction adds these commands (see `handful_papers.cli`), where it is installed.
 REPRODUCTION = {
     "reproduce": "run the papers' notebooks and build the report",
@@ -49,7 +51,9 @@ def _parser():
               handful reproduce                     every notebook on small data, minutes, no network
               handful reproduce --only fig06        one figure
               handful reproduce --profile laptop    the papers' data sets, hours
-              handful data                          which data sets are here, which can be fetched"""),
+              handful data                          which data sets are here, which can be fetched
+
+            exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C"""),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=f"handful {version('handful')}")
@@ -67,6 +71,10 @@ def _parser():
     verify = actions.add_parser("verify", help="check the files that are here against their checksums")
     verify.add_argument("name", nargs="*", metavar="NAME", help="default: all")
     verify.set_defaults(run=_data_verify)
+
+    completion = commands.add_parser("completion", help="print the completion of commands and options for a shell")
+    completion.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+    completion.set_defaults(run=lambda args: print(shtab.complete(parser, shell=args.shell)) or 0)
     return parser
 
 

@@ -8,7 +8,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.checks import as_generator, check_magnitude, check_sample_weight, check_size, checked_shape
+from handful.checks import (
+    as_generator,
+    check_magnitude,
+    check_sample_weight,
+    check_size,
+    checked_shape,
+    is_dask,
+    over_chunks,
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,12 @@ class Coreset:
     indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
     weights : float array, shape (m,); they estimate sums over the whole data set, so they add up to
         about its number of rows (or to the sum of its ``sample_weight``)
+
+    Raises
+    ------
+    ValueError
+        for indices and weights of different length, negative or fractional indices, and weights that are negative or
+        not finite
     """
 
     indices: np.ndarray
@@ -32,6 +46,12 @@ class Coreset:
                 "a coreset needs one weight per index: got indices of shape "
                 f"{indices.shape} and weights of shape {weights.shape}."
             )
+        if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+            raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+        if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+            raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+        object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
+        object.__setattr__(self, "weights", weights)
 
     def __len__(self):
         return len(self.indices)
@@ -69,6 +89,8 @@ def take_rows(array, indices):
     """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
     if array is None:
         return None
+    if is_dask(array):
+        return over_chunks("take")(array, indices)
     if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
         array = np.asarray(array)
     n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
@@ -115,7 +137,9 @@ class Selector(BaseEstimator):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d)
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d); or a dask array, frame or
+            bag of chunks ``(X, y, sample_weight)``, which is read in passes, or refused by selectors that need all rows
+            at once: see docs/distributed.md
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
 
@@ -129,6 +153,8 @@ class Selector(BaseEstimator):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        if is_dask(X, y, sample_weight):
+            return over_chunks("fit")(self, X, y, sample_weight)
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
         self.indices_ = np.asarray(indices, dtype=np.intp)

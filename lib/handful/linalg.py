@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from handful.checks import check_number
+
 _TWO_32 = 4294967296.0
 
 
@@ -15,7 +17,6 @@ def sq_distance(x, v):
     return total
 
 
-@njit(cache=True)
 def project_simplex(w, z=1.0):
     """The point nearest to `w` whose entries are non-negative and add up to `z`.
 
@@ -29,7 +30,27 @@ def project_simplex(w, z=1.0):
     Returns
     -------
     array, shape (k,), a new one
+
+    Raises
+    ------
+    ValueError
+        for an empty or other than one-dimensional `w`, values that are not finite, and a `z` below 0
     """
+    check_number("z", z, least=0)
+    return simplex_point(_vector(w), float(z))
+
+
+def _vector(w):
+    w = np.array(w, dtype=np.float64)
+    if w.ndim != 1 or not len(w) or not np.isfinite(w).all():
+        raise ValueError(f"w must hold finite numbers, shape (k,), with at least one; got shape {w.shape}.")
+    return w
+
+
+@njit(cache=True)
+def simplex_point(w, z):
+    """`project_simplex` of a float array that is not empty."""
+    w = w - w.max()  # the same projection, and large entries do not swallow z
     u = np.sort(w)[::-1]
     total, threshold = 0.0, 0.0
     for j in range(u.size):
@@ -42,7 +63,6 @@ def project_simplex(w, z=1.0):
     return np.maximum(w - threshold, 0.0)
 
 
-@njit(cache=True)
 def project_restricted_simplex(w, gamma):
     """The point of the simplex with a last entry of at least `gamma` nearest to `w` (VRM, Algorithm 3).
 
@@ -54,11 +74,23 @@ def project_restricted_simplex(w, gamma):
     Returns
     -------
     array, shape (k,), a new one
+
+    Raises
+    ------
+    ValueError
+        as `project_simplex`, and for a `gamma` outside [0, 1]
     """
-    x = project_simplex(w, 1.0)
+    check_number("gamma", gamma, least=0, most=1)
+    return restricted_simplex_point(_vector(w), float(gamma))
+
+
+@njit(cache=True)
+def restricted_simplex_point(w, gamma):
+    """`project_restricted_simplex` of a float array that is not empty."""
+    x = simplex_point(w, 1.0)
     if x[-1] < gamma:
         x[-1] = gamma
-        x[:-1] = project_simplex(w[:-1], 1.0 - gamma)
+        x[:-1] = simplex_point(w[:-1], 1.0 - gamma)
     return x
 
 

@@ -1,12 +1,12 @@
 """Coresets of torch data sets."""
 
-import numpy as np
+from handful.coreset import Coreset
 
 try:
     import torch
     from torch.utils.data import Subset
 except ImportError as error:
-    raise ImportError("the subset of a torch data set needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("the subset of a torch data set needs torch: pip install torch.") from error
 
 
 class WeightedSubset(Subset):
@@ -21,14 +21,17 @@ class WeightedSubset(Subset):
     Raises
     ------
     ValueError
-        for an index outside the data set (the coreset was chosen from another one)
+        for an index outside the data set (the coreset was chosen from another one), and as `Coreset`
     """
 
     def __init__(self, dataset, indices, weights):
-        if len(indices) and np.max(indices) >= len(dataset):
-            raise ValueError(f"the coreset holds row {np.max(indices)}, but the data set has {len(dataset)} items.")
-        super().__init__(dataset, [int(i) for i in indices])
-        self.weights = torch.as_tensor(np.asarray(weights), dtype=torch.float32)
+        coreset = Coreset(indices, weights)
+        if len(coreset) and coreset.indices.max() >= len(dataset):
+            raise ValueError(
+                f"the coreset holds row {coreset.indices.max()}, but the data set has {len(dataset)} items."
+            )
+        super().__init__(dataset, coreset.indices.tolist())
+        self.weights = torch.as_tensor(coreset.weights, dtype=torch.float32)
 
     def __getitem__(self, position):
         if isinstance(position, (list, slice)):

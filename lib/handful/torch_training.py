@@ -3,7 +3,7 @@
 try:
     import torch
 except ImportError as error:
-    raise ImportError("training a torch model needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("training a torch model needs torch: pip install torch.") from error
 
 
 def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_rate, rng):

@@ -14,7 +14,7 @@ from handful.cli import Refused
 from handful_papers import provenance
 from handful_papers.notebooks import PROFILES
 
-_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas")
+_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
 
 
 def add_commands(commands):
@@ -74,10 +74,13 @@ def add_commands(commands):
     )
     report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
     report.add_argument("--judge", action="store_true", help="judge the claims of all records again from their rows")
+    report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
     # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser("readme", description="Compare the README's table of results with the records.")
+    readme = commands.add_parser(
+        "readme", description="Compare the tables of results in README.md and notebooks/index.ipynb with the records."
+    )
     readme.add_argument("--write", action="store_true", help="put the table there instead")
     readme.set_defaults(run=_readme)
 
@@ -124,7 +127,7 @@ def _reproduce(args):
         return 0
     if args.dask:
         os.environ[DASK] = args.dask
-    with Progress(len(runs), args.limit) as progress:
+    with Progress(runs, args.limit, args.jobs) as progress:
         options = {"jobs": args.jobs, "force": args.force, "limit": args.limit}
         outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
     _summary(outcomes)
@@ -137,12 +140,13 @@ def _reproduce(args):
 class Progress:
     """A line for each notebook that finished, and which run: a bar on a terminal, elsewhere a line for each start."""
 
-    def __init__(self, n, limit):
+    def __init__(self, runs, limit, jobs=1):
         from tqdm import tqdm
 
-        self.limit = limit
+        self.runs, self.limit, self.jobs = runs, limit, jobs
         self.live = sys.stderr.isatty()
-        self.bar = tqdm(total=n, unit="notebook", disable=not self.live, bar_format="{n}/{total} |{bar:24}| {desc}")
+        shown = {"unit": "notebook", "disable": not self.live, "bar_format": "{n}/{total} |{bar:24}| {desc}"}
+        self.bar = tqdm(total=len(runs), **shown)
         self.told, self.begun = set(), set()
 
     def __enter__(self):
@@ -163,7 +167,8 @@ class Progress:
                 if (begun := (run.name, seconds is None)) not in self.begun:
                     self.begun.add(begun)
                     self._tell(self._start(run, seconds))
-        self.bar.set_description_str(", ".join(_under_way(*one) for one in active))
+        left = f"{_clock(seconds_left(self.runs, outcomes, active, self.jobs))} left"
+        self.bar.set_description_str("; ".join([left, *(_under_way(*one) for one in active)]))
 
     def _start(self, run, seconds):
         from handful_papers.runner import time_limit
@@ -176,6 +181,27 @@ class Progress:
     def _tell(self, line):
         self.bar.write(line, file=sys.stdout)
         sys.stdout.flush()  # whoever reads a pipe should not wait for a full buffer
+
+
+def seconds_left(runs, outcomes, active, jobs=1):
+    """Seconds until all notebooks have finished: their expected minutes, at the pace of those that have.
+
+    Parameters
+    ----------
+    runs : list of Run, all of them
+    outcomes, active : as `runner.reproduce` tells them
+    jobs : int, notebooks at a time
+    """
+    done = [o for o in outcomes if o.status == "done"]
+    expected = 60 * sum(o.run.minutes for o in done)
+    pace = sum(o.seconds for o in done) / expected if expected else 1.0
+    over, left = {o.run.name for o in outcomes}, 0.0
+    begun = {run.name: (seconds or 0.0, progress) for run, seconds, progress in active}
+    for run in runs:
+        if run.name not in over:
+            seconds, progress = begun.get(run.name, (0.0, None))
+            left += progress["left"] if progress else max(60 * run.minutes * pace - seconds, 0.0)
+    return left / jobs
 
 
 def _under_way(run, seconds, progress):
@@ -268,6 +294,8 @@ def _report(args):
     _need_extra()
     if args.judge:
         _judge()
+    if args.redraw:
+        _redraw()
     if args.check or args.strict:
         return _check(args.strict)
     return 0 if _build_report(provenance.output_root()) else 1
@@ -278,6 +306,21 @@ def _judge():
 
     changed = judge_all_records(provenance.output_root())
     print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
+
+
+def _redraw():
+    from handful_papers.notebooks import find_notebooks
+    from handful_papers.redraw import redraw
+
+    for notebook in find_notebooks(_checkout() / "notebooks"):
+        for profile in PROFILES:
+            path = provenance.output_root() / profile / f"{notebook.name}.json"
+            if path.is_file():
+                try:
+                    changed = redraw(path, notebook)
+                    print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                except ValueError as error:
+                    print(f"{notebook.name} at {profile}: left as it was: {error}")
 
 
 def _check(strict):
@@ -319,7 +362,7 @@ def _readme(args):
     except (OSError, ValueError) as error:
         raise Refused(str(error)) from error
     if current:
-        print("README.md holds the results on record.")
+        print("README.md and notebooks/index.ipynb hold the results on record.")
         return 0
     print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
     return 0 if args.write else 1
@@ -328,7 +371,7 @@ def _readme(args):
 def _need_extra():
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise Refused(f'this needs {", ".join(missing)}: pip install "handful[reproduce]"')
+        raise Refused(f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.')
 
 
 def _checkout():

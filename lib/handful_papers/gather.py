@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handful_papers.catalogue import catalogue
-from handful_papers.kept import executed_path, read_results, read_state
+from handful_papers.kept import committed_copy, executed_path, read_results, read_state
 from handful_papers.levels import level
 from handful_papers.notebooks import PROFILES
 from handful_papers.record import ours_text, paper_text
@@ -22,7 +22,7 @@ class Result:
     record : dict, its JSON (see `Experiment`)
     path : pathlib.Path of that JSON
     items : list of Item that it makes
-    executed : pathlib.Path of the executed notebook, None where there is none
+    executed : pathlib.Path of the executed notebook, or of the copy that is committed; None where there is neither
     """
 
     record: dict = field(repr=False)
@@ -112,8 +112,9 @@ def collect(figures, profiles=LARGEST_FIRST):
     for path, record in _records(figures, profiles):
         if isinstance(record, dict):
             items = [i for paper in papers for i in paper.items if i.name == record["item"]]
-            executed = executed_path(figures, record["profile"], record["item"])
-            found.append(Result(record, path, items, executed if executed.is_file() else None))
+            where = figures, record["profile"], record["item"]
+            copies = [c for c in (executed_path(*where), committed_copy(*where)) if c and c.is_file()]
+            found.append(Result(record, path, items, copies[0] if copies else None))
 
     def place(result):
         paper = keys.index(result.paper) if result.paper in keys else len(keys)

@@ -61,8 +61,13 @@ def read_state(path):
 
 
 def executed_path(figures, profile, name):
-    """Where the executed copy of a notebook goes."""
+    """Where the executed copy of a notebook's last run goes."""
     return Path(figures) / "notebooks" / profile / f"{name}.ipynb"
+
+
+def committed_copy(figures, profile, name):
+    """Where a small copy of it goes beside the record of a run that went well, to be committed; None at quick."""
+    return None if profile == "quick" else Path(figures) / profile / f"{name}.ipynb"
 
 
 def run_key(run):

@@ -1,5 +1,6 @@
 """The README's sections of results, written from the records so that no number in them is typed in."""
 
+import json
 from pathlib import Path
 
 from handful_papers.catalogue import catalogue
@@ -62,24 +63,37 @@ def update_readme(text, *, figures):
     return text
 
 
+def update_index(text, *, figures):
+    """The notebook of contents with its cell tagged `items` as the records give it. ValueError unless one is."""
+    notebook = json.loads(text)
+    tagged = [cell for cell in notebook["cells"] if "items" in cell["metadata"].get("tags", ())]
+    if len(tagged) != 1:
+        raise ValueError(f"notebooks/index.ipynb must hold one cell tagged `items`, got {len(tagged)}.")
+    table = items_section(figures=figures).strip().replace("](notebooks/", "](")
+    tagged[0]["source"] = table.splitlines(keepends=True)
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
 def markers(name):
     """The two lines between which a section stands."""
     return f"<!-- {name}: begin; written by `handful readme --write`, do not edit -->", f"<!-- {name}: end -->"
 
 
 def check_readme(path, *, figures, write=False):
-    """Whether README.md holds the sections that the records give; with `write`, put them there.
+    """Whether README.md and notebooks/index.ipynb hold what the records give; with `write`, put it there.
 
     Returns
     -------
     bool : True if it was up to date already
     """
-    path = Path(path)
-    text = path.read_text(encoding="utf-8")
-    new = update_readme(text, figures=figures)
-    if write and new != text:
-        path.write_text(new, encoding="utf-8")
-    return new == text
+    path, same = Path(path), True
+    for page, update in ((path, update_readme), (path.parent / "notebooks" / "index.ipynb", update_index)):
+        text = page.read_text(encoding="utf-8")
+        new = update(text, figures=figures)
+        same &= new == text
+        if write and new != text:
+            page.write_text(new, encoding="utf-8")
+    return same
 
 
 def _row(item, results):

@@ -6,12 +6,15 @@ import json
 import math
 import re
 import time
+import warnings
 from pathlib import Path
 
 from handful_papers import provenance
 from handful_papers.claims import Run, judge_all
 from handful_papers.fingerprint import data_fingerprint, fingerprint
+from handful_papers.legible import problems
 from handful_papers.notebooks import PROFILES, read_notebook, reductions
+from handful_papers.style import rc
 from handful_papers.sweep import sweep
 from handful_papers.verdicts import number
 
@@ -101,7 +104,7 @@ class Experiment:
         rows : pandas.DataFrame or list of dict, tidy: one row per (method, setting, seed)
         fig : matplotlib Figure, or dict of several: "" -> ``<name>.png``, "weights" -> ``<name>_weights.png``
         evidence : the function of `<paper>/items/<notebook>.py`: which numbers decide which claim
-        caption : str, what the figures show; names the band. Or a dict with a caption for each key of `fig`
+        caption : str, what the figure shows; names the band. A dict with a caption for each key of `fig`, if several
 
         Returns
         -------
@@ -113,7 +116,7 @@ class Experiment:
         if frame.empty:
             raise ValueError(f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed).")
         figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
-        captions = caption if isinstance(caption, dict) else dict.fromkeys(figures, caption)
+        captions = caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
         if set(captions) != set(figures):
             raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
         record_path = self.folder / f"{self._stem}.json"
@@ -121,12 +124,14 @@ class Experiment:
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
         provenance.write_atomically(self.folder / f"{self._stem}.csv", csv)
-        names = {}
+        names, unreadable = {}, []
         for key, one in figures.items():
-            names[f"{self._stem}_{key}" if key else self._stem] = captions[key]
-            for suffix in ("png", "pdf"):
-                provenance.write_atomically(self.folder / f"{list(names)[-1]}.{suffix}", render(one, suffix))
-        record = self._record(frame, names, caption)
+            name = f"{self._stem}_{key}" if key else self._stem
+            names[name] = captions[key]
+            unreadable += write_figure(one, self.folder / name)
+        for sentence in unreadable:
+            warnings.warn(sentence, stacklevel=2)
+        record = self._record(frame, names) | {"unreadable": unreadable}
         if evidence is not None:
             self.claims = record["claims"] = judge_all(self.name, run_of(record, self.folder), evidence)
         provenance.write_atomically(record_path, provenance.to_json(record))
@@ -157,7 +162,7 @@ class Experiment:
             return None
         return fingerprint(read_notebook(path), {**self.parameters, "profile": self.profile})
 
-    def _record(self, frame, figures, caption):
+    def _record(self, frame, figures):
         sha, dirty = provenance.commit()
         if "seed" in frame:
             seeds = sorted({int(s) for s in frame["seed"].dropna()})
@@ -216,11 +221,25 @@ def read_record(path):
         return {}
 
 
+def write_figure(fig, path):
+    """Write a figure as PNG and PDF; what cannot be read in it, as sentences (see `legible`).
+
+    Parameters
+    ----------
+    fig : matplotlib Figure
+    path : pathlib.Path without suffix
+    """
+    from matplotlib import rc_context
+
+    for suffix in ("png", "pdf"):
+        provenance.write_atomically(path.with_name(f"{path.name}.{suffix}"), render(fig, suffix))
+    with rc_context(rc()):
+        return [f"{path.name}: {problem}" for problem in problems(fig)]
+
+
 def render(fig, suffix):
     """A figure as "png" or "pdf" bytes, without dates or version stamps: same figure, same bytes."""
     from matplotlib import rc_context
-
-    from handful_papers.style import rc
 
     metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
     buffer = io.BytesIO()

@@ -38,7 +38,7 @@ def build_report(figures):
     executed = [r.executed for r in results if r.executed] + [f["executed"] for f in failed if f["executed"]]
     sources = {name: root / "notebooks" / f"{name}.ipynb" for name in sorted(shown) if root}
     sources = {name: path for name, path in sources.items() if path.is_file()}
-    pages = {path: path.with_suffix(".html") for path in executed}
+    pages = {path: _page_of(path, figures) for path in executed}
     pages |= {path: figures / "notebooks" / "source" / f"{name}.html" for name, path in sources.items()}
     for path, page in pages.items():
         _notebook_page(path, page, figures, shown)
@@ -108,6 +108,12 @@ def _map(cards):
             for kind in kinds:
                 found[paper.key][kind].append((item, [c for c in mine if c.result.kind == kind]))
     return found
+
+
+def _page_of(executed, figures):
+    """The page of an executed notebook: under ``notebooks/``, whether its copy lies there or beside its record."""
+    page = executed.relative_to(figures).with_suffix(".html")
+    return figures / page if page.parts[0] == "notebooks" else figures / "notebooks" / page
 
 
 def _notebook_page(path, page, figures, shown):

@@ -21,6 +21,7 @@ from pathlib import Path
 from handful_papers import provenance
 from handful_papers.fingerprint import data_fingerprint
 from handful_papers.kept import (
+    committed_copy,
     executed_path,
     problem,
     read_results,
@@ -30,6 +31,7 @@ from handful_papers.kept import (
     state_path,
     up_to_date,
 )
+from handful_papers.slim import slim
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _POLL = 0.1  # seconds between two looks at the processes
@@ -225,9 +227,11 @@ class _Worker:
         # A source edited under way: who knows which version ran. No key, so that it runs again.
         state = {"key": self.key if self.key == run_key(self.run) else None, "data": {}, "results": {}}
         try:
+            where = self.figures, self.run.profile, self.run.name
             if (executed := self.folder / "executed.ipynb").is_file():
-                path = executed_path(self.figures, self.run.profile, self.run.name)
-                provenance.write_atomically(path, executed.read_bytes())
+                provenance.write_atomically(executed_path(*where), executed.read_bytes())
+                if not error and (copy := committed_copy(*where)):
+                    provenance.write_atomically(copy, slim(executed.read_text(encoding="utf-8")))
             if not error:
                 record = read_results(self.record)
                 state["data"] = {name: data_fingerprint(name) for name in record["data"]}

@@ -1,7 +1,7 @@
 """The page that figures are drawn for: its widths, type sizes and grid. How methods look stands in `looks`."""
 
 # Width of a column and of a page of the papers, in inches.
-SINGLE, DOUBLE = 3.35, 6.9
+WIDTHS = {"single": 3.35, "double": 6.9}
 
 
 def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
@@ -16,9 +16,19 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
     """
     import matplotlib.pyplot as plt
 
-    inches = {"single": SINGLE, "double": DOUBLE}.get(width, width)
+    inches = WIDTHS.get(width, width)
     use_style()
     return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
+
+
+def log_ticks(axis):
+    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these where fewer than three fit."""
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=7))
+    axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def rc():

@@ -16,7 +16,9 @@ from handful_papers.bico import looks as bico
 from handful_papers.check import REQUIRED
 from handful_papers.claims import Claim
 from handful_papers.looks import BASELINES, EXTENSION, Looks, look
+from handful_papers.notebooks import read_notebook
 from handful_papers.record import ours_text
+from handful_papers.redraw import drawing, redraw
 from handful_papers.rejudge import rejudge
 from handful_papers.svm import looks as svm
 from handful_papers.vcgmm import looks as vcgmm
@@ -55,7 +57,9 @@ def one_claim(monkeypatch):
     """The demonstration makes one claim, "a"; call it to declare that anew."""
 
     def declare(**changes):
-        own = dict(id="a", item="Figure 6", text="It works", whose="own", measured="accuracy over 80", unit="%", rule="above")
+        own = dict(
+            id="a", item="Figure 6", text="It works", whose="own", measured="accuracy over 80", unit="%", rule="above"
+        )
         monkeypatch.setattr(claims, "declared", lambda paper, notebook: [Claim(**own | changes)])
 
     declare()
@@ -149,7 +153,7 @@ def test_same_run_writes_the_same_bytes(figures, rows, monkeypatch):
 
 def test_several_figures_go_by_their_keys_and_old_ones_go_away(figures, rows):
     experiment = _experiment()
-    experiment.save(rows, {"": _figure(rows), "weights": _figure(rows)}, caption="Two.")
+    experiment.save(rows, {"": _figure(rows), "weights": _figure(rows)}, caption={"": "One.", "weights": "Two."})
     folder = figures / "quick" / "bico"
     assert (folder / "fig06_demo_weights.pdf").is_file()
     path = experiment.save(rows, _figure(rows))
@@ -178,6 +182,71 @@ def test_claims_table_shows_both_numbers(figures, rows, one_claim):
 def test_every_figure_has_a_caption(figures, rows):
     with pytest.raises(ValueError, match="need a caption each"):
         _experiment().save(rows, {"": _figure(rows), "b": _figure(rows)}, caption={"": "One."})
+    with pytest.raises(ValueError, match="need a caption each"):
+        _experiment().save(rows, {"": _figure(rows), "b": _figure(rows)}, caption="One for two.")
+
+
+def test_what_cannot_be_read_in_a_figure_is_told_and_recorded(figures, rows):
+    fig = _figure(rows)
+    fig.axes[0].set_xlabel("tiny", fontsize=4)
+    with pytest.warns(UserWarning, match="4 points high"):
+        path = _experiment().save(rows, fig)
+    assert json.loads(path.read_text())["unreadable"] == ["fig06_demo: 'tiny' is 4 points high, less than 6"]
+
+
+# --- drawn again
+
+FIGURE_CELL = """
+fig, ax = figure()
+for method, frame in rows.groupby("method"):
+    METHODS.band(ax, frame, "m", "accuracy", method)
+ax.set_ylim(top)
+captions = {"": f"From {top} on."}
+"""
+
+
+def _drawing_notebook(root, figure_cell=FIGURE_CELL, figures="fig"):
+    imports = "from handful_papers.style import figure\nfrom handful_papers.bico.looks import METHODS"
+    save = f"exp.save(rows, {figures})"
+    path = write_notebook(root, "bico/fig06_demo", imports, figure_cell, save, parameters='profile = "quick"\ntop = 80')
+    content = json.loads(path.read_text())
+    content["cells"][3]["metadata"]["tags"] = ["figure"]
+    path.write_text(json.dumps(content))
+    return read_notebook(path)
+
+
+def test_a_figure_is_drawn_again_from_its_rows_alone(figures, rows, tmp_path):
+    path = _experiment(parameters={"top": 80}).save(rows, style.figure()[0], caption="Blank.")
+    blank, before = path.with_suffix(".png").read_bytes(), json.loads(path.read_text())
+    notebook = _drawing_notebook(tmp_path)
+    assert redraw(path, notebook) == ["fig06_demo"]
+    record, drawn = json.loads(path.read_text()), path.with_suffix(".png").read_bytes()
+    assert drawn != blank
+    assert record.pop("redrawn")["commit"] == provenance.commit()[0]
+    assert record.pop("captions") == {"fig06_demo": "From 80 on."}
+    assert record == {key: value for key, value in before.items() if key != "captions"}
+    assert redraw(path, notebook) == []  # nothing new: the record stays as it is
+    assert path.with_suffix(".png").read_bytes() == drawn
+
+
+def test_a_figure_that_needs_more_than_rows_or_other_rows_is_left_alone(figures, rows, tmp_path):
+    path = _experiment(parameters={"top": 80}).save(rows, style.figure()[0], caption="Blank.")
+    before = path.read_bytes()
+    needy = _drawing_notebook(tmp_path, FIGURE_CELL + "ax.plot(data)\n")
+    assert drawing(needy).missing == ["data"]
+    with pytest.raises(ValueError, match="read data, which no record holds"):
+        redraw(path, needy)
+    with pytest.raises(ValueError, match="run it again"):
+        redraw(path, _drawing_notebook(tmp_path, FIGURE_CELL.replace('"accuracy"', '"error"')))
+    assert path.read_bytes() == before
+
+
+def test_only_figures_that_tagged_cells_make_are_drawn_again(tmp_path):
+    notebook = _drawing_notebook(tmp_path, figures='{"": fig, "one_run": fig_open}')
+    assert drawing(notebook).figures == {"": "fig"}
+    assert drawing(notebook).rows == "rows"
+    path = write_notebook(tmp_path, "bico/other", "fig = 1", "exp.save(rows, fig)")
+    assert drawing(read_notebook(path)) is None
 
 
 @pytest.mark.parametrize(

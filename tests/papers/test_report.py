@@ -224,7 +224,15 @@ def test_the_first_screen_counts_what_ran_and_what_failed(figures):
 
 
 def test_our_own_claims_are_counted_apart_from_the_papers(figures, monkeypatch):
-    own = dict(item="Table 8", text="A control", measured="a lead", unit="points", rule="above", quote="words", where="Section 1")
+    own = dict(
+        item="Table 8",
+        text="A control",
+        measured="a lead",
+        unit="points",
+        rule="above",
+        quote="words",
+        where="Section 1",
+    )
     claims = [Claim(id=id, whose=whose, **own) for id, whose in (("a", "own"), ("b", "own"), ("c", "paper"))]
     evidence = {c.id: [-1.0, -1.1, -0.9] for c in claims}
     _save("bico/tab08_cost", "laptop", claims, evidence, monkeypatch)
@@ -333,6 +341,10 @@ def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     path = tmp_path / "README.md"
     stale = "\n".join(f"{begin}\nstale text\n{end}" for begin, end in map(markers, ("tally", "items")))
     path.write_text(f"before\n{stale}\nafter\n")
+    index = tmp_path / "notebooks" / "index.ipynb"
+    index.parent.mkdir()
+    cells = [cell("# Contents", kind="markdown"), cell("stale text", tags=["items"], kind="markdown")]
+    index.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
     assert not check_readme(path, figures=figures)
     assert "stale text" in path.read_text()
     assert not check_readme(path, figures=figures, write=True)
@@ -340,7 +352,8 @@ def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     text = path.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert "stale text" not in text
+    assert "stale text" not in text + index.read_text()
+    assert "(bico/fig06_binary_logistic.ipynb)" in index.read_text()  # as seen from its folder
 
 
 def test_a_readme_without_markers_is_an_error(figures):

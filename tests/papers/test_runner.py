@@ -1,9 +1,12 @@
 """Running notebooks for real: processes, resuming, failures, interruptions."""
 
+import base64
 import fcntl
+import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,12 +14,15 @@ import threading
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import psutil
 import pytest
 from handful_papers.gather import collect, damaged, failures
 from handful_papers.kept import state_path, up_to_date
 from handful_papers.notebooks import plan
 from handful_papers.runner import n_cores, reproduce
+from handful_papers.slim import LIMIT, slim
 from tiny_notebooks import profiles_for, saving, write_checkout, write_notebook
 
 WAIT = """
@@ -46,6 +52,59 @@ def _run(root, profile="quick", only=(), **options):
     return {o.run.name: o for o in outcomes}
 
 
+def test_a_small_copy_of_a_laptop_run_lies_beside_its_record_and_a_failure_leaves_it(checkout):
+    root = checkout(a=saving("demo/a", "import warnings; warnings.warn('twice'); warnings.warn('twice')"))
+    figures = root / "figures"
+    assert _run(root, "laptop")["demo/a"].status == "done"
+    copy = figures / "laptop" / "demo" / "a.ipynb"
+    content = json.loads(copy.read_text())
+    assert all(c["execution_count"] for c in content["cells"] if c["cell_type"] == "code")
+    assert str(root) not in copy.read_text()
+    assert "papermill" not in copy.read_text()
+    shutil.rmtree(figures / "notebooks")  # as in a fresh clone
+    (result,) = collect(figures, ("laptop",))
+    assert result.executed == copy
+
+    write_notebook(root, "demo/a", "1 / 0")
+    before = copy.read_bytes()
+    assert _run(root, "laptop")["demo/a"].status == "failed"
+    assert copy.read_bytes() == before
+
+
+def _notebook_with(*outputs):
+    cells = [{"cell_type": "code", "source": "", "metadata": {"papermill": {}, "tags": []}, "outputs": list(outputs)}]
+    return json.dumps({"cells": cells, "metadata": {"papermill": {"input_path": "/home/me"}}, "nbformat": 4})
+
+
+def test_a_copy_is_small_whatever_was_put_out():
+    noise = np.random.default_rng(0).integers(0, 255, size=(300, 400, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    plt.imsave(buffer, noise, format="png")
+    picture = {"output_type": "display_data", "data": {"image/png": base64.b64encode(buffer.getvalue()).decode()}}
+    words = {"output_type": "stream", "name": "stdout", "text": ["short and kept\n"]}
+    long = {"output_type": "stream", "name": "stdout", "text": ["x" * 200_000]}
+    text = slim(_notebook_with(picture, words, long))
+    assert len(text) < LIMIT + 5000
+    (cell,) = json.loads(text)["cells"]
+    kinds = [output["output_type"] for output in cell["outputs"]]
+    assert kinds == ["display_data", "stream", "stream"]
+    assert cell["outputs"][1]["text"] == ["short and kept\n"]
+    assert "200 kB is left out" in cell["outputs"][2]["text"][0]
+    assert cell["metadata"] == {}
+    kept = plt.imread(io.BytesIO(base64.b64decode(cell["outputs"][0]["data"]["image/png"])))
+    assert kept.shape[:2] == (300, 400)
+
+
+def test_a_copy_tells_a_warning_once_and_without_paths():
+    warning = {"output_type": "stream", "name": "stderr", "text": "/home/me/x/lib/handful/a.py:3: UserWarning: so\n"}
+    other = {"output_type": "stream", "name": "stderr", "text": "/home/me/x/lib/handful/b.py:3: UserWarning: so\n"}
+    (cell,) = json.loads(slim(_notebook_with(warning, other, warning)))["cells"]
+    assert [output["text"] for output in cell["outputs"]] == [
+        "lib/handful/a.py:3: UserWarning: so\n",
+        "lib/handful/b.py:3: UserWarning: so\n",
+    ]
+
+
 def test_finished_runs_are_kept_until_something_changes(checkout):
     root = checkout(a=saving("demo/a"))
     assert _run(root)["demo/a"].status == "done"
@@ -53,6 +112,8 @@ def test_finished_runs_are_kept_until_something_changes(checkout):
     assert json.loads(record.read_text())["parameters"] == {"n": 3, "seed": 0}
     executed = json.loads((root / "figures" / "notebooks" / "quick" / "demo" / "a.ipynb").read_text())
     assert all(c["execution_count"] for c in executed["cells"] if c["cell_type"] == "code")
+
+    assert not record.with_suffix(".ipynb").exists()  # of quick runs nothing is committed
 
     written = record.stat().st_mtime_ns
     assert _run(root)["demo/a"].status == "unchanged"

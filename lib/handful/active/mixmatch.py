@@ -9,7 +9,7 @@ try:
     import torch
     from torch.nn.functional import cross_entropy, mse_loss, one_hot, softmax
 except ImportError as error:
-    raise ImportError("MixMatch needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("MixMatch needs torch: pip install torch.") from error
 
 ALIGN_MEMORY = 0.95  # weight of the old running mean of guesses in the new one
 

@@ -4,7 +4,7 @@ try:
     import torch
     from torch import nn
 except ImportError as error:
-    raise ImportError("the networks of handful.active need torch: pip install 'handful[torch]'.") from error
+    raise ImportError("the networks of handful.active need torch: pip install torch.") from error
 
 
 class Classifier(nn.Module):

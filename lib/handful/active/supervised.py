@@ -13,7 +13,7 @@ try:
     import torch
     from torch.nn.functional import cross_entropy, softmax
 except ImportError as error:
-    raise ImportError("handful's training with few labels needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("handful's training with few labels needs torch: pip install torch.") from error
 
 UNLABELLED = -1  # as in sklearn.semi_supervised
 PREDICT = 1024  # rows that are predicted at a time

@@ -112,31 +112,31 @@ def farthest_first(X, n, *, rng, covered=()):
     int array, shape (n,), distinct; ties go to the smallest index
     """
     sq_dist = np.full(X.shape[0], np.inf)
-    approach = _approach
+    lower = approach
     if sparse.issparse(X):
         X = X.astype(np.float64)
         sq_norms = row_norms(X, squared=True)
         unit = sq_norms.max() or 1.0
 
-        def approach(X, point, sq_dist):
+        def lower(X, point, sq_dist):
             point = point.toarray().ravel() if sparse.issparse(point) else point
             found = sq_norms - 2 * (X @ point) + point @ point
             found[found < 1e-14 * unit] = 0.0  # rounding
             np.minimum(sq_dist, found, out=sq_dist)
 
     for point in covered:
-        approach(X, point, sq_dist)
+        lower(X, point, sq_dist)
     chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        approach(X, X[[chosen[-1]]] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
+        lower(X, X[[chosen[-1]]] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
         chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
 
 
 @njit(cache=True, nogil=True)
-def _approach(X, point, sq_dist):
-    # Lower `sq_dist` to the squared distances from `point` where those are smaller.
+def approach(X, point, sq_dist):
+    """Lower `sq_dist`, shape (n,), to the squared distances of the rows from `point` where those are smaller."""
     point = point.astype(np.float64)
     for i in range(X.shape[0]):
         sq_dist[i] = min(sq_dist[i], sq_distance(X[i], point))

@@ -17,6 +17,7 @@ from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
 from handful.bilevel.suspicion import Suspects, suspects
+from handful.bilevel.trainer import TrainerCoreset
 
 __all__ = [
     "BilevelCoreset",
@@ -39,6 +40,7 @@ __all__ = [
     "Regularised",
     "Suspects",
     "TrainConfig",
+    "TrainerCoreset",
     "design_gradient",
     "design_objective",
     "suspects",

@@ -1,5 +1,6 @@
 """Selection in the features of a proxy, for selectors that must see raw rows: of a stream, of a memory."""
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -69,17 +70,17 @@ class ProxyCoreset(Selector):
     @available_if(_knows_one_class)
     def select_one_class(self, X, sample_weight, rng):
         """The selector's own `select_one_class`, in the features: ``(indices, weights)``."""
-        features, selector = self._features_and_selector(X, rng)
+        features, selector = self._features_and_selector(X, np.zeros(X.shape[0], dtype=int), rng)
         return selector.select_one_class(features, sample_weight, rng)
 
-    def _features_and_selector(self, X, rng):
+    def _features_and_selector(self, X, y, rng):
         proxy = clone(Nystrom(RBF()) if self.proxy is None else self.proxy)
         if "random_state" in proxy.get_params():
             proxy.set_params(random_state=int(rng.integers(MAX_SEED)))
         selector = clone(self._chooser()).set_params(size=self.size, random_state=rng)
-        return proxy.fit_transform(X), selector
+        return proxy.fit_transform(X, y), selector
 
     def _select(self, X, y, sample_weight, rng):
-        features, selector = self._features_and_selector(X, rng)
+        features, selector = self._features_and_selector(X, y, rng)
         self.selector_ = selector.fit(features, y, sample_weight=sample_weight)
         return self.selector_.indices_, self.selector_.weights_

@@ -14,11 +14,12 @@ from handful.bilevel.outer import OUTER, outer_rows
 from handful.bilevel.problems.base import check_problem
 from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.problems.linear import Logistic
-from handful.bilevel.strategies.base import Strategy
+from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.checks import as_generator
+from handful.bilevel.trainer import TrainerCoreset
+from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
@@ -35,6 +36,13 @@ def _classifies(selector):
 
 class BilevelCoreset(Selector):
     """Coreset that minimises the loss on all the data of the model trained on it.
+
+    Three options matter; the others have defaults that suit most data.
+
+    - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
+    - `size`: the number of points.
+    - `weighting`: "optimised" where the trainer takes a sample_weight, for the best accuracy a point; "binary", the
+      default, where it does not.
 
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
@@ -122,12 +130,42 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
-        """Choose the coreset.
+    @classmethod
+    def for_estimator(cls, estimator, *, size=100, random_state=None, selector=None, **options):
+        """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`
+        estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one
+        size, random_state : as in `TrainerCoreset`
+        selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``
+        options : further parameters of `TrainerCoreset`, such as ``proxy=Nystrom(RBF())``
+
+        Returns
+        -------
+        TrainerCoreset, not yet fitted
+
+        Raises
+        ------
+        ValueError
+            for an estimator of no known family, unless a `proxy` is given
+        """
+        selector = cls() if selector is None else selector
+        few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)
+        few.ways(1.0)  # tells now if the family is unknown
+        return few
+
+    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+        """Choose the coreset.
+
+        Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
+        `size` in forward selection, the best set so far in exchange, more than `size` in elimination.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`.
+            Dask data are for `Logistic` and `LeastSquares` by forward selection from the training rows: the same rows
+            are chosen as on one machine, up to the order of sums, in two passes for each point or batch
         validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see `outer`
 
         Raises
@@ -135,14 +173,15 @@ class BilevelCoreset(Selector):
         ValueError
             as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
         """
-        X, y, sample_weight = self._check_input(X, y, sample_weight)
+        model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
+        if model_of is _model:
+            X, y, sample_weight = self._check_input(X, y, sample_weight)
         problem, strategy, weighting, ihvp = self._checked_options()
-        rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
-        model = selection_for(problem, rows, rng, robust=self.robust, ihvp=ihvp, weighted=weighted)
-        candidates, labels = np.flatnonzero(sample_weight), model.labels()
-        start = strategy.start(labels, candidates, self.size, self.rule, rng)
+        options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
+        model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
+        start = strategy.start(candidates, self.size, self.rule, rng)
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -150,11 +189,18 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
-            options = dict(rule=self.rule, weighting=weighting, labels=labels, bar=bar)
-            weights = strategy.run(model, self.size, **options)
+            options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
+            try:
+                weights = strategy.run(model, self.size, **options)
+            except KeyboardInterrupt:
+                self._keep(model, None, total)
+                raise
+        return self._keep(model, weights, total)
+
+    def _keep(self, model, weights, total):
         self.indices_ = np.array(model.indices, dtype=np.intp)
-        m = len(model)  # less than the size after an interruption
-        self.weights_ = sample_weight.sum() * (np.full(m, 1.0 / m) if weights is None else weights)
+        m = len(model)
+        self.weights_ = total * (np.full(m, 1.0 / m) if weights is None else weights)
         return self
 
     def __sklearn_tags__(self):
@@ -217,6 +263,13 @@ class BilevelCoreset(Selector):
                 f"'auto') for {type(problem).__name__}, got {(self.strategy, self.rule, self.weighting)}."
             )
         return problem, strategy, weighting, as_inverse_hessian(self.ihvp)
+
+
+def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy, ihvp, weighted):
+    # The empty selection, its candidates and the sum of the weights.
+    rows = outer_rows(X, y, sample_weight, selector.outer, validation, classes=problem.classifies)
+    model = selection_for(problem, rows, rng, robust=selector.robust, ihvp=ihvp, weighted=weighted)
+    return model, Candidates(np.flatnonzero(sample_weight), model.labels()), sample_weight.sum()
 
 
 @cache

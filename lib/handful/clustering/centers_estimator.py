@@ -5,6 +5,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from handful.checks import is_dask, over_chunks
+
 
 class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Base of estimators with `n_clusters` and `cluster_centers_`."""
@@ -12,6 +14,9 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def transform(self, X):
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
+        if is_dask(X):
+            dtype = np.result_type(np.float32, self.cluster_centers_.dtype)
+            return over_chunks("rowwise")(self, "transform", X, n_columns=self.n_clusters, dtype=dtype)
         return euclidean_distances(self._validate(X), self.cluster_centers_)
 
     def _validate(self, X, reset=False):

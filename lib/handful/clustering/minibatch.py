@@ -7,7 +7,16 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import MAX_SEED, as_generator, check_integer, check_sample_weight, check_size
+from handful.checks import (
+    MAX_SEED,
+    as_generator,
+    check_integer,
+    check_sample_weight,
+    check_size,
+    is_dask,
+    over_chunks,
+    refuse_dask,
+)
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.linalg import sq_distance
 
@@ -149,6 +158,8 @@ class MiniBatchKMeans(CentersEstimator):
 
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
+        if is_dask(X):
+            return over_chunks("rowwise")(self, "predict", X, dtype=np.intp)
         return self._nearest(X)[0]
 
     def score(self, X, y=None, sample_weight=None):
@@ -158,9 +169,13 @@ class MiniBatchKMeans(CentersEstimator):
 
     def _nearest(self, X):
         check_is_fitted(self)
+        refuse_dask(self, "score the rows of a LightweightCoreset, with their weights.", X)
         return pairwise_distances_argmin_min(self._validate(X), self.cluster_centers_)
 
     def _check(self, X, sample_weight, *, reset):
+        refuse_dask(
+            self, "fit the rows of a LightweightCoreset, which takes them, with their weights.", X, sample_weight
+        )
         X = self._validate(X, reset=reset)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:

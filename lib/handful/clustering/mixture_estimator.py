@@ -5,7 +5,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import as_generator, check_integer
+from handful.checks import as_generator, check_integer, is_dask, over_chunks
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import dense_blocks, nearest_centers
 from handful.clustering.walk import walk_to_centers
@@ -21,12 +21,15 @@ class MixtureEstimator(CentersEstimator):
 
         Parameters
         ----------
-        X : array or memory map, shape (n, d)
+        X : array or memory map, shape (n, d); of a dask array or frame the result is a dask array, as it is of
+            `transform` and `score_samples`
         greedy : bool, begin at the centre that an inverted file finds and walk on over the neighbourhoods of the fit:
             about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. One
             or two rows in a hundred end at another centre nearby.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return over_chunks("rowwise")(self, "predict", X, dtype=np.intp, greedy=greedy)
         X = self._validate(X)
         if greedy:
             return np.concatenate([self._walk(rows) for _, rows in dense_blocks(X, X.shape[0])])
@@ -37,6 +40,8 @@ class MixtureEstimator(CentersEstimator):
     def score_samples(self, X):
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
+        if is_dask(X):
+            return over_chunks("rowwise")(self, "score_samples", X)
         return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
     def score(self, X, y=None):

@@ -7,7 +7,15 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight
+from handful.checks import (
+    as_generator,
+    check_integer,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    is_dask,
+    over_chunks,
+)
 from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
 from handful.clustering.mixture_estimator import MixtureEstimator
 from handful.clustering.options import AFKMC2, check_choices, checked_algorithm, checked_init
@@ -119,7 +127,9 @@ class VCGMM(MixtureEstimator):
         Parameters
         ----------
         X : array or memory map, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
-            coreset, or a block of rows, is made dense at a time
+            coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of chunks, of which a
+            coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array
+            (not for a bag), and there is no `inertia_`
         y : ignored
         sample_weight : shape (n,), how often each row counts
 
@@ -146,17 +156,14 @@ class VCGMM(MixtureEstimator):
 
     def _fit(self, X, sample_weight, *, go_on, past=None):
         init, algorithm = self._check_options()
-        X = self._validate(X, reset=not go_on)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        # None stays None, because a one for each row of a large file might not fit into memory.
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
-        n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        lazy = is_dask(X, sample_weight)
+        data, n_rows = (self._open_chunks if lazy else self._open)(X, sample_weight, go_on)
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
         rng = as_generator(self.random_state)
-        rows, counts, n_distances = self._coreset(X, weights, rng)
+        rows, counts, n_distances = (self._coreset_of_chunks if lazy else self._coreset)(*data, rng)
         self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
         # The unit of the weights changes nothing but the bound.
         unit = counts.max()
@@ -165,11 +172,43 @@ class VCGMM(MixtureEstimator):
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
-            self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-            self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
+            if lazy:
+                self.labels_ = over_chunks("rowwise")(self, "_nearest", X, dtype=np.intp)
+            else:
+                self.labels_, sq_dist = nearest_centers(data[0], self.cluster_centers_)
+                self.inertia_ = float(sq_dist.sum() if data[1] is None else data[1] @ sq_dist)
         elif hasattr(self, "labels_"):
-            del self.labels_, self.inertia_
+            del self.labels_
+            self.__dict__.pop("inertia_", None)
         return self
+
+    def _open(self, X, sample_weight, go_on):
+        X = self._validate(X, reset=not go_on)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        # None stays None, because a one for each row of a large file might not fit into memory.
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+        return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))
+
+    def _open_chunks(self, X, sample_weight, go_on):
+        if self.coreset_size is None:
+            raise ValueError(
+                "coreset_size must be an integer for dask data, which VCGMM fits a coreset of, got None: try 2**16."
+            )
+        chunks = over_chunks("Chunks")(X, None, sample_weight)
+        if chunks.sparse:
+            raise ValueError("VCGMM takes no sparse chunks: make them dense.")
+        if go_on and chunks.d != self.n_features_in_:
+            raise ValueError(f"X has {chunks.d} features, but VCGMM is expecting {self.n_features_in_}.")
+        chunks.describe(self)
+        check_magnitude(np.array([chunks.largest]), "X", chunks.dtype)
+        return (chunks,), int(chunks.present.sum())
+
+    def _coreset_of_chunks(self, chunks, rng):
+        rows, _, counts = over_chunks("lightweight_rows")(chunks, self.coreset_size, rng)
+        return rows, counts, chunks.n
+
+    def _nearest(self, X, weights=None):
+        return nearest_centers(self._validate(X), self.cluster_centers_)[0]
 
     def _past_in_frame(self, statistics, old_unit, unit, width):
         ratio = (old_unit / self._unit) ** 2

@@ -16,7 +16,7 @@ try:
 
     from handful.torch_training import train_epochs
 except ImportError as error:
-    raise ImportError("VCL needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("VCL needs torch: pip install torch.") from error
 
 COUNTS = ("n_classes", "n_kept", "n_epochs", "n_coreset_epochs", "batch_size", "n_draws")
 

@@ -8,7 +8,7 @@ from scipy.special import log_softmax, softmax
 try:
     import torch
 except ImportError as error:
-    raise ImportError("views of a torch network need torch: pip install 'handful[torch]'.") from error
+    raise ImportError("views of a torch network need torch: pip install torch.") from error
 
 
 @dataclass(frozen=True)

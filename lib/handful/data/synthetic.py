@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_integer, check_number
+from handful.checks import check_generator, check_integer, check_number
 
 _LARGEST = 1e100  # of lengths: distances can still be squared and added up
 _MOST = 2**31  # of whatever is counted
@@ -33,7 +33,7 @@ def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
         raise ValueError(f"n must be even and at least 4 (two clusters and a pair), got {n}.")
     for name, value in {"separation": separation, "spread": spread, "gap": gap}.items():
         check_number(name, value, least=0, most=_LARGEST)
-    _check_generator(rng)
+    check_generator(rng)
     y = np.tile([1, -1], n // 2)
     X = rng.normal(scale=spread, size=(n, 2))
     X[:, 0] += separation * y
@@ -70,7 +70,7 @@ def gaussian_mixture(n, n_features, n_components, *, overlap=0.2, imbalance=None
         check_number("tail", tail, least=0.1, most=_LARGEST, why="with fewer degrees of freedom the noise overflows")
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got dtype={dtype!r}.")
-    _check_generator(rng)
+    check_generator(rng)
     centers = rng.normal(size=(n_components, n_features))
     weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
     component = rng.choice(n_components, size=n, p=weights / weights.sum())
@@ -138,7 +138,7 @@ def spoken_tones(n, *, n_classes=10, sampling_rate=8000, rng):
             "n_classes must be in 2..20, n at least n_classes, sampling_rate in 8,000..192,000; got "
             f"n_classes={n_classes}, n={n}, sampling_rate={sampling_rate}."
         )
-    _check_generator(rng)
+    check_generator(rng)
     words = np.random.default_rng(20).uniform([300, 900], [900, 2600], size=(20, 3, 2))  # Hz
     y = rng.permutation(np.arange(n) % n_classes)
     X = np.zeros((n, sampling_rate), dtype=np.int16)
@@ -161,8 +161,3 @@ def spoken_tones(n, *, n_classes=10, sampling_rate=8000, rng):
         whole[start : start + length] += sound
         row[:] = np.clip(32767 * loudness * whole, -32767, 32767)
     return X, y
-
-
-def _check_generator(rng):
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")

@@ -34,7 +34,7 @@ def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
     try:
         import pywt
     except ImportError as error:
-        raise ImportError('wavelet_atoms needs PyWavelets: pip install "handful[wavelets]".') from error
+        raise ImportError("wavelet_atoms needs PyWavelets: pip install PyWavelets.") from error
     height, width = shape
     most = min(int(side & -side).bit_length() - 1 for side in shape)
     level = most if level is None else level

@@ -12,7 +12,7 @@ try:
 
     from handful.torch_training import train_epochs
 except ImportError as error:
-    raise ImportError("recovery with a generative model needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("recovery with a generative model needs torch: pip install torch.") from error
 
 
 class VAE(nn.Module):

@@ -6,7 +6,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.checks import check_integer, check_magnitude
+from handful.checks import check_integer, check_magnitude, refuse_dask
 from handful.dictionary.recovery import L1, Recovery
 
 
@@ -66,6 +66,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             for values that are not finite or too large, atoms of another length than the signals, a size outside
             1..m, and options out of range
         """
+        refuse_dask(self, "choose for the rows of a UniformCoreset, which takes them.", X)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
         atoms, recovery = self._dictionary(X), self._recovery()

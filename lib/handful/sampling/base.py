@@ -4,6 +4,8 @@ import numpy as np
 
 from handful.checks import as_generator, check_integer
 
+LARGEST_LOSS = 1e140
+
 
 class Sampler:
     """Draws batches of points with replacement and learns, where it can, from the losses they gave.
@@ -68,6 +70,8 @@ class Sampler:
             expected = len(indices)
             if expected == 0 or indices.min() < 0 or indices.max() >= self.n or len(weights) != expected:
                 raise ValueError(f"an earlier batch needs indices in 0..{self.n - 1} and as many weights.")
+            if not (np.isfinite(weights) & (weights > 0)).all():
+                raise ValueError("weights must be finite and positive, as sample() gave them.")
         if losses.shape != (expected,):
             raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
         self._learn(indices, weights, losses)
@@ -80,11 +84,14 @@ def _as_vector(values, dtype=np.float64):
 
 
 def check_losses(losses):
-    """ValueError unless `losses` are finite and not negative."""
-    good = np.isfinite(losses) & (losses >= 0)
+    """ValueError unless `losses` are not negative and below `LARGEST_LOSS`."""
+    good = (losses >= 0) & (losses < LARGEST_LOSS)
     if not good.all():
         bad = int(np.argmin(good))
-        raise ValueError(f"losses must be finite and not negative, got {losses[bad]} at position {bad}.")
+        raise ValueError(
+            f"losses must be finite, not negative and below {LARGEST_LOSS:.0e}, as their squares are added up; got "
+            f"{losses[bad]} at position {bad}."
+        )
 
 
 class UniformSampler(Sampler):

@@ -2,8 +2,9 @@
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from sklearn.utils import check_array
 
-from handful.checks import check_integer
+from handful.checks import check_generator, check_integer, check_magnitude, check_number
 
 
 def check_probabilities(probabilities, *, uniform):
@@ -53,13 +54,18 @@ def group_components(labels, *, leak=1e-7):
     Parameters
     ----------
     labels : array, shape (n,), a group's name for each point
-    leak : float, the weight of the points outside
+    leak : float >= 0, the weight of the points outside
 
     Returns
     -------
     array, shape (number of groups, n), in the sorted order of the names
     """
     labels = np.asarray(labels)
+    if labels.ndim != 1 or not len(labels):
+        raise ValueError(f"labels must have shape (n,), the group of each point, got {labels.shape}.")
+    if (labels != labels).any():
+        raise ValueError(f"labels must not hold NaN, got it at point {int(np.argmax(labels != labels))}.")
+    check_number("leak", leak, least=0, why="it is the weight of the points outside")
     p = np.where(labels == np.unique(labels)[:, None], 1.0, leak)
     return p / p.sum(axis=1, keepdims=True)
 
@@ -81,8 +87,12 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     -------
     array, shape (k, n)
     """
+    X = check_array(X, dtype=np.float64)
+    check_magnitude(X, "X", X.dtype)
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
+    check_number("smoothing", smoothing, above=0, most=1, why="it is the uniform share")
+    check_generator(rng)
     p = cdist(X[rng.choice(n, size=k, replace=False)], X)
     total = p.sum(axis=1, keepdims=True)
     total[total == 0] = 1.0  # all points are equal: only the uniform share is left

@@ -3,9 +3,12 @@
 import numpy as np
 from numba import njit
 from scipy.special import gammaln, xlogy
+from sklearn.utils import check_array
 
-from handful.checks import as_generator, check_integer, check_number
+from handful.checks import as_generator, check_integer, check_magnitude, check_number
 from handful.linalg import alias_records, draw_alias
+
+SMALLEST = 1e-77  # squares of smaller numbers, and products of two squares, vanish
 
 
 def log_elementary_symmetric(values, k):
@@ -112,7 +115,7 @@ class KDPP:
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
     Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
-    in S of shift^(k-|T|) det(X_T X_T'), so a set is a sample T from the low-rank process (|T| drawn first)
+    in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank process (its size drawn first)
     and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
     one alias table an eigenvector. Set-up: O(n d^2); a sample: O(d + k^3 log k).
 
@@ -138,12 +141,16 @@ class KDPP:
     """
 
     def __init__(self, X, k, *, shift=0.0, random_state=None):
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        if X.ndim != 2 or not np.isfinite(X).all():
-            raise ValueError(f"X must be a matrix of finite numbers, got shape {X.shape}.")
+        X = check_array(X, dtype=np.float64, order="C", input_name="X")
+        check_magnitude(X, "X", X.dtype)
         check_number("shift", shift, least=0)
         n = len(X)
         check_integer("k", k, most=n, why="there are no more points")
+        largest = np.abs(X).max()
+        if 0 < largest < SMALLEST:
+            raise ValueError(
+                f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale X."
+            )
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
         if shift == 0 and rank < k:
@@ -170,8 +177,9 @@ class KDPP:
 
         The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one.
         """
-        L = np.asarray(L, dtype=np.float64)
-        if L.ndim != 2 or L.shape[0] != L.shape[1] or not np.allclose(L, L.T):
+        L = check_array(L, dtype=np.float64, input_name="L")
+        check_magnitude(L, "L", L.dtype)
+        if L.shape[0] != L.shape[1] or not np.allclose(L, L.T, atol=1e-8 * np.abs(L).max()):
             raise ValueError(f"a kernel must be a symmetric matrix, got shape {L.shape}.")
         values, vectors = np.linalg.eigh(L)
         tolerance = 1e-10 * max(values[-1], 0.0)
@@ -189,9 +197,7 @@ class KDPP:
 
     def log_prob(self, indices):
         """log probability of drawing this set of k distinct points. O(d k^2 + k^3)."""
-        indices = np.ascontiguousarray(indices, dtype=np.int64)
-        if indices.shape != (self.k,):
-            raise ValueError(f"a set has {self.k} points, got shape {indices.shape}.")
+        indices = _checked_set(indices, self.k, self.n)
         return float(_log_det(self._X, indices, self.shift)) - self.log_normaliser
 
 
@@ -217,4 +223,12 @@ class UniformSubsets:
 
     def log_prob(self, indices):
         """log probability of any set of k distinct points: minus log of n choose k."""
+        _checked_set(indices, self.k, self.n)
         return self._log_prob
+
+
+def _checked_set(indices, k, n):
+    indices = np.ascontiguousarray(indices)
+    if indices.shape != (k,) or indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= n:
+        raise ValueError(f"indices must be {k} integers in 0..{n - 1}, got shape {indices.shape}: {indices!s:.60}.")
+    return indices.astype(np.int64, copy=False)

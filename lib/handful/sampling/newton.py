@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 
 from handful.checks import check_integer, check_number
-from handful.linalg import project_restricted_simplex
+from handful.linalg import restricted_simplex_point
+from handful.sampling.base import LARGEST_LOSS, check_losses
 
 REFRESH = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
 
@@ -147,7 +148,7 @@ def project_by_gradient(H, target, gamma, start, n_steps):
     """
     x = start.copy()
     for _ in range(n_steps):
-        x = project_restricted_simplex(x - 0.2 * (H @ (x - target)), gamma)
+        x = restricted_simplex_point(x - 0.2 * (H @ (x - target)), gamma)
     return x
 
 
@@ -190,16 +191,14 @@ def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
 
     Returns
     -------
-    int : 0 done, 1 when a loss is negative or its square is not finite (then nothing was changed)
+    int : 0 done, 1 when a loss is out of range (then nothing was changed)
     """
     scale, (b, k) = settings[2], rows.shape
     second_moment = 0.0
     for i in range(b):
-        if not (losses[i] >= 0.0 and losses[i] < np.inf):
+        if not (losses[i] >= 0.0 and losses[i] < LARGEST_LOSS):
             return 1
         second_moment += weights[i] * losses[i] * losses[i]
-    if second_moment == np.inf:
-        return 1
     memory[0] += second_moment
     memory[1] += b
     if second_moment == 0.0:
@@ -255,17 +254,16 @@ class NewtonLearner:
             check_number(name, value, above=0)
         check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
         check_integer("n_pgd_steps", n_pgd_steps, least=0)
-        self.w = project_restricted_simplex(np.full(k, 1.0 / k), float(gamma))
+        self.w = restricted_simplex_point(np.full(k, 1.0 / k), float(gamma))
         self.H = eps * np.eye(k)
         self.H_inv = np.eye(k) / eps
         self.memory = np.zeros(3)
         self.settings = (float(beta), float(gamma), float(scale or 0.0), int(n_pgd_steps))
 
     def step(self, rows, weights, losses):
-        """One update from a batch; see `batch_step`. ValueError for negative or non-finite losses."""
+        """One update from a batch; see `batch_step`. ValueError for losses out of range, see `check_losses`."""
         if batch_step(rows, weights, losses, self.w, self.H, self.H_inv, self.memory, self.settings):
-            bad = int(np.argmin((losses >= 0) & (losses < 1e150)))
-            raise ValueError(f"losses must be finite and not negative, got {losses[bad]} at position {bad}.")
+            check_losses(losses)
 
     def gradient_step(self, g):
         """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1)."""

@@ -69,7 +69,7 @@ def set_priorities(tree, leaves, errors, alphas, epsilons):
 class PrioritizedReplay(Learned, Sampler):
     """Which transitions of a replay buffer to learn from: a learned mixture of prioritised samplers.
 
-    Component j draws transition i with probability proportional to (|delta_i| + eps_j)^alpha_j, delta_i its
+    Component j draws transition i with probability proportional to ``(|delta_i| + eps_j)^alpha_j``, delta_i its
     last temporal-difference error (Schaul et al. 2016); the uniform component comes last. The buffer of
     transitions itself is the caller's: this class deals in slots.
 

@@ -8,7 +8,7 @@ try:
     from torch.utils.data import Dataset
     from torch.utils.data import Sampler as TorchSampler
 except ImportError as error:
-    raise ImportError("handful's torch sampler needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("handful's torch sampler needs torch: pip install torch.") from error
 
 
 class AdaptiveBatchSampler(TorchSampler):

@@ -60,13 +60,23 @@ def mixture_sensitivities(label, sq_dist, weights):
     -------
     shape (n,) : no set of k centres costs row i more than this times the mean cost
     """
-    mass = np.bincount(label, weights=weights)
-    bound = 4.0 * weights.sum() / mass[label]
-    mean = weights @ sq_dist / weights.sum()
+    return mixture_bounds(
+        label, sq_dist, np.bincount(label, weights=weights), np.bincount(label, weights=weights * sq_dist)
+    )
+
+
+def mixture_bounds(label, sq_dist, mass, spread):
+    """`mixture_sensitivities` of some of the rows, from the weight of each cluster and its summed cost over all rows.
+
+    Parameters
+    ----------
+    label, sq_dist : as in `mixture_sensitivities`
+    mass, spread : shape (k,), sums over all rows of each cluster: of weights, and of weighted squared distances
+    """
+    bound, mean = 4.0 * mass.sum() / mass[label], spread.sum() / mass.sum()
     if mean > 0:
         alpha = 16.0 * (np.log(len(mass)) + 2.0)
-        within = np.bincount(label, weights=weights * sq_dist) / mass
-        bound += 2.0 * alpha * (sq_dist / mean) + 4.0 * alpha * (within / mean)[label]
+        bound += 2.0 * alpha * (sq_dist / mean) + 4.0 * alpha * (spread / mass / mean)[label]
     return bound
 
 

@@ -143,6 +143,11 @@ def plan_draws(mass, sums, squares, pivot, size, rng):
     return Draws(size, pivot + offset, rates, blocks, mine, high - low)
 
 
+def block_sums(weights):
+    """The sum of the weights of each block of rows, shape (n_blocks,)."""
+    return np.add.reduceat(weights, np.arange(0, len(weights), BLOCK))
+
+
 def merge_draws(indices, weights):
     """Draws of the same row as one with the sum of their weights: (indices, ascending, and weights)."""
     indices, slot = np.unique(indices, return_inverse=True)
@@ -175,7 +180,8 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     weights : float array; the expected sum of weights * cost is the sum of the cost over all rows
     """
     n, d = X.shape
-    scale = 1.0 if sample_weight is None else sample_weight.sum()  # weights near the largest float would overflow
+    # weights near the largest float would overflow
+    scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
     if sparse.issparse(X):
         u = np.ones(n) if sample_weight is None else sample_weight / scale
         indices, weights = _sparse_draws(X.astype(np.float64), u, size, rng)

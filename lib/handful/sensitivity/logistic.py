@@ -35,17 +35,28 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     )
     _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centers)]), return_inverse=True)
     mass = np.bincount(label, weights=weights)
-    members = sparse.csr_array((weights / mass[label], (label, np.arange(n))), shape=(len(mass), n))
-    means = members @ Z  # (k, d + 1)
-    distances = pairwise_distances(Z, means)  # (n, k)
+    sums = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n)) @ Z
+    return logistic_bounds(Z, weights, label, mass, sums.toarray() if sparse.issparse(sums) else sums, radius)
+
+
+def logistic_bounds(Z, weights, label, mass, sums, radius):
+    """`logistic_sensitivities` of some of the rows, from sums over all rows of each cluster.
+
+    Parameters
+    ----------
+    Z, weights, radius : as in `logistic_sensitivities`
+    label : int array, shape (n,), the cluster of each row
+    mass, sums : of the weights, shape (k,), and of the weighted points, shape (k, d + 1)
+    """
+    distances = pairwise_distances(Z, sums / mass[:, None])  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
-    own = np.arange(n), label
+    own = np.arange(Z.shape[0]), label
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
     away = distances[own] * mass[label] / np.where(alone, 1.0, rest)
     loss[own] = np.where(alone, 0.0, rest * np.exp(-radius * away))
-    return weights.sum() / (weights + loss.sum(axis=1))
+    return mass.sum() / (weights + loss.sum(axis=1))
 
 
 class LogisticSensitivity(Selector):

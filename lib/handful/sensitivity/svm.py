@@ -61,7 +61,7 @@ class SVMCoreset(Selector):
 
     Attributes
     ----------
-    indices_, weights_ : the coreset. E[sum of weights_ * cost] is the full cost at every w
+    indices_, weights_ : the coreset. The mean of ``sum(weights_ * cost)`` is the full cost at every w
     sensitivities_ : float array, shape (n,); the upper bounds, 0 for rows of weight 0
     total_sensitivity_ : float; their sum t
     probabilities_ : float array, shape (n,); what the draws are proportional to

@@ -7,7 +7,9 @@ lambda there, see `handful.svm.hinge_price`).
 """
 
 import numpy as np
+from sklearn.utils import check_X_y
 
+from handful.checks import check_integer, check_magnitude, check_number, check_sample_weight, signed_labels
 from handful.svm.interior_point import minimise
 from handful.svm.kernels import design
 
@@ -41,7 +43,13 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
     Returns
     -------
     float array, shape (n,), in (0, 1]
+
+    Raises
+    ------
+    ValueError
+        for a `price` or `opt` that is not positive and finite
     """
+    _check_problem(price, opt)
     alpha = cluster_slope(cluster_weight, total_weight, price)
     root = np.sqrt(2.0 / opt)
     # alpha = 0, or so small that the quotient overflows: the second case holds
@@ -61,9 +69,15 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kapp
     either it falls short of the sensitivity by up to about 6 % on instances where the optimum itself is the
     maximiser (`printed_bound_counterexample`).
     """
+    _check_problem(price, opt)
     alpha = cluster_slope(cluster_weight, total_weight, price)
     reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
     return np.minimum(1.0, u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach))
+
+
+def _check_problem(price, opt):
+    check_number("price", price, above=0)
+    check_number("opt", opt, above=0, why="a lower bound on the SVM's optimum, which is positive")
 
 
 def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
@@ -87,10 +101,25 @@ def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, m
     -------
     float; the ratio that some w reaches (so never above the sensitivity), or u / U of the point's class,
     which a bias going to infinity approaches
+
+    Raises
+    ------
+    ValueError
+        for values that are not finite or huge, labels other than -1 and +1 of which both are there, a point that is
+        not there or has no weight, and options out of range
     """
-    X = np.asarray(X, dtype=np.float64)
-    y = np.asarray(y, dtype=np.float64)
-    u = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    X, y = check_X_y(X, y, dtype=np.float64)
+    check_magnitude(X, "X", X.dtype)
+    if not np.array_equal(signed_labels(y, "an SVM")[0], (-1, 1)):
+        raise ValueError(f"y must hold the labels -1 and +1, got {np.unique(y)[:5]}.")
+    y = y.astype(np.float64)
+    u = check_sample_weight(sample_weight, len(y))
+    check_integer("index", index, least=0, most=len(y) - 1, why="it is a row of X")
+    if not u[index]:
+        raise ValueError(f"sample_weight is zero at index={index}: a point without weight has no sensitivity.")
+    check_number("price", price, above=0)
+    check_number("tol", tol, above=0)
+    check_integer("max_iter", max_iter)
     z = y[index] * np.append(X[index], 1.0)
     columns, total = design(X), u.sum()
     s = least = u[index] / u[y == y[index]].sum()

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import as_generator, check_integer, check_sample_weight
+from handful.checks import as_generator, check_integer, check_sample_weight, refuse_dask
 from handful.coreset import Coreset, check_selector
 from handful.streaming.files import read_nodes, write_nodes
 from handful.streaming.tree import Node, reduce_nodes
@@ -130,13 +130,17 @@ class StreamMemory(BaseEstimator):
 
     def _forget(self, X, sample_weight=None):
         """Begin anew with the data of a `fit`, which must have a row that counts; a later chunk need not."""
-        for name in ("seed_", "n_features_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        refuse_dask(self, "give it one chunk after the other by partial_fit, or use MergeReduce.fit.", X, sample_weight)
+        self._begin_anew()
         if _n_rows(X) == 0:
             raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
         if sample_weight is not None and not np.asarray(sample_weight).any():
             raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
+
+    def _begin_anew(self):
+        for name in ("seed_", "n_features_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _start(self):
         self._began_with = self._fixed()
@@ -172,6 +176,7 @@ class StreamMemory(BaseEstimator):
 
     def _open(self, X, y, sample_weight):
         """Begin a stream, or go on with it; returns the chunk, all of it checked but the values of X."""
+        refuse_dask(self, "give it computed chunks, or the whole to MergeReduce.fit.", X, y, sample_weight)
         if not hasattr(self, "seed_"):
             self._start()
         self._check_begun()

@@ -4,7 +4,9 @@ from copy import copy
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
+from handful.checks import physical_memory
 from handful.streaming.base import StreamMemory
 from handful.streaming.tree import Node, concatenate
 
@@ -64,11 +66,13 @@ class Reservoir(StreamMemory):
         ValueError
             for rows that are not finite real numbers, or differ from those before in their number of columns, column
             names or form (dense, sparse); for a `y` that does not fit or holds NaN; and for a `size` that is out of
-            range or has changed since the stream began
+            range, of which the rows would not fit in the memory of this machine, or that has changed since the stream
+            began
         """
         with self._all_or_nothing(BaseException):
             rows = self._chunk_rows(*self._open(X, y, None))
             if len(rows):
+                self._check_memory(rows)
                 self._rng = np.random.Generator(copy(self._rng.bit_generator))
                 places = self._places(rows)  # the place that each row takes, -1 for none
                 self.n_seen_ += len(rows)
@@ -80,6 +84,14 @@ class Reservoir(StreamMemory):
         self._rng = np.random.default_rng(self.seed_)
         self._held = None
 
+    def _check_memory(self, rows):
+        per_row = (rows.X.data.nbytes if sparse.issparse(rows.X) else rows.X.nbytes) / len(rows) + 16  # id, weight
+        if self.size * per_row > physical_memory():
+            raise ValueError(
+                f"size must be at most the number of rows that fit in the memory of this machine, "
+                f"{physical_memory() / per_row:,.0f} of these, got size={self.size}."
+            )
+
     def _places(self, rows):
         seen = self.n_seen_ + np.arange(len(rows))
         places = self._rng.integers(0, np.maximum(seen, self.size - 1), endpoint=True)
@@ -89,7 +101,7 @@ class Reservoir(StreamMemory):
     def _store(self, rows, places):
         # Where several rows take one place the last stays. `source`: an index into the held rows, then the new ones.
         held = 0 if self._held is None else len(self._held)
-        source = np.concatenate([np.arange(held), np.full(self.size - held, -1)])
+        source = np.concatenate([np.arange(held), np.full(max(0, places.max() + 1 - held), -1)])
         taken = np.flatnonzero(places >= 0)
         source[places[taken]] = held + taken
         union = rows if self._held is None else concatenate([self._held, rows])
@@ -157,7 +169,7 @@ class ClassBalancedReservoir(Reservoir):
         self.classes_ = np.empty(0)
         # For each class the rows seen and whether it has been the largest; for each place its class, -1 if free.
         self._seen, self._full = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
-        self._code = np.full(self.size, -1, dtype=np.int64)
+        self._code = np.empty(0, dtype=np.int64)
 
     def _places(self, rows):
         labels, first = np.unique(rows.y, return_index=True)
@@ -167,7 +179,8 @@ class ClassBalancedReservoir(Reservoir):
         self.classes_ = np.concatenate([self.classes_, new]) if begun else new
         self._seen = np.concatenate([self._seen, np.zeros(len(new), dtype=np.int64)])
         self._full = np.concatenate([self._full, np.zeros(len(new), dtype=bool)])
-        self._code = self._code.copy()
+        more = min(self.size - len(self._code), len(rows))
+        self._code = np.concatenate([self._code, np.full(more, -1)])
         order = np.argsort(self.classes_, kind="stable")
         codes = order[np.searchsorted(self.classes_, rows.y, sorter=order)]
         return _balanced_places(codes, self._code, self._seen, self._full, self._rng.random((len(codes), 3)))
@@ -182,7 +195,8 @@ class ClassBalancedReservoir(Reservoir):
 
 @njit(cache=True)
 def _balanced_places(codes, code_of_place, seen, full, uniforms):
-    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated.
+    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated. Places that are left out at the
+    # end of `code_of_place` are more than these rows could take.
     size = len(code_of_place)
     places = np.full(len(codes), -1, dtype=np.int64)
     held = np.zeros(len(seen), dtype=np.int64)

@@ -1,5 +1,7 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
+from handful.checks import is_dask, over_chunks
+from handful.coreset import check_selector
 from handful.streaming.base import StreamMemory
 from handful.streaming.tree import concatenate
 
@@ -50,9 +52,25 @@ class MergeReduce(StreamMemory):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight."""
+        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
+
+        Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are, in one pass: the same
+        tree as on one machine.
+        """
+        if is_dask(X, y, sample_weight):
+            return self._fit_chunks(X, y, sample_weight)
         self._forget(X, sample_weight)
         return self.partial_fit(X, y, sample_weight)
+
+    def _fit_chunks(self, X, y, sample_weight):
+        if self.n_slots is not None:
+            raise ValueError("n_slots must be None for dask data: its merges follow the order of a stream.")
+        with self._all_or_nothing():
+            self._begin_anew()
+            self._start()
+            check_selector(self.selector)
+            vars(self).update(over_chunks("merge_reduce")(self, X, y, sample_weight))
+        return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take in the next rows of the stream, any number of them.

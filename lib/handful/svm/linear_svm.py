@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import check_number, check_sample_weight, signed_labels
+from handful.checks import check_magnitude, check_number, check_sample_weight, refuse_dask, signed_labels
 from handful.svm.staged import solve
 
 
@@ -45,7 +45,7 @@ def hinge_price(l2, total_weight):
 def svm_objective(X, y, w, *, l2=None, sample_weight=None):
     """The SVM objective of "On Coresets for Support Vector Machines" (2020), Definition 1.
 
-    F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+ , U the sum of the weights u;
+    ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum of the weights u;
     the bias is not penalised.
 
     Parameters
@@ -142,9 +142,11 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         ValueError
             for bad values, wrong lengths, a single class, and `l2` or `tol` not positive.
         """
+        refuse_dask(self, "fit the rows of an SVMCoreset, which takes them, with their weights.", X, y, sample_weight)
         check_number("tol", self.tol, above=0)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():

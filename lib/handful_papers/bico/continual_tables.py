@@ -110,19 +110,20 @@ def dot_plot(axes, table, methods, titles):
     for ax, stream in zip(axes, dict.fromkeys(stream for stream, _ in table.index)):
         part = table.loc[stream].reindex(methods[::-1])
         for height, (method, row) in enumerate(part.iterrows()):
-            look = METHODS.style(method, ls="", lw=1, ms=4, label="reproduced")
-            look |= {"label": "extension"} if look["color"] == EXTENSION else {}
-            look |= {"label": "baseline", "marker": "o"} if look["color"] not in (REPRODUCED, EXTENSION) else {}
+            look = METHODS.style(method, ls="", lw=1, ms=4)
+            look |= {} if look["color"] in (REPRODUCED, EXTENSION) else {"marker": "o"}
             ax.errorbar(row.ours, height, xerr=0.0 if np.isnan(row.sd) else row.sd, **look)
             error = None if np.isnan(row.paper_sd) else row.paper_sd
             ax.errorbar(row.paper, height - 0.25, xerr=error, **PRINTED)
         labels = [METHODS[method]["label"] for method in part.index]
         ax.set_yticks(range(len(part)), labels if ax is axes[0] else [])
-        ax.set(xlabel="accuracy over tasks, %", title=titles[stream], ylim=(-0.7, len(part) - 0.4))
+        title = titles[stream].replace("imbalanced ", "imbalanced\n")
+        ax.set(xlabel="accuracy, %", title=title, ylim=(-0.7, len(part) - 0.4))
 
 
-def legend(fig, ax):
-    """A legend below the figure, each label of the panel once."""
-    handles, labels = ax.get_legend_handles_labels()
-    found = dict(zip(labels, handles))
-    fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=4)
+def legend(fig):
+    """A legend below the figure for what `dot_plot` draws."""
+    looks = {"reproduced": "bico", "extension": "bico quadratic", "baseline": "uniform"}
+    handles = [METHODS.line(method, ls="", ms=4, label=label) for label, method in looks.items()]
+    handles.append(METHODS.line("full", ls="", ms=3.5, marker="o", mfc="none", label="the paper's"))
+    fig.legend(handles=handles, loc="outside lower center", ncols=4)

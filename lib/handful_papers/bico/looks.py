@@ -1,6 +1,6 @@
 """Looks of the methods of the bilevel paper."""
 
-from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, REPRODUCED, Looks, look
+from handful_papers.looks import BASELINES, DARK, EXTENSION, GREY, LIGHT, PALE, REPRODUCED, SPARSE, Looks, look
 
 # Methods of Table 3 that stand nowhere else, as it calls them
 TABLE_3 = {
@@ -26,16 +26,16 @@ METHODS = Looks(
         "cbrs": look("CBRS", PALE, "v", "-."),
         "coreset only": look("Train on coreset", REPRODUCED, "v", ":"),
         "forgetting": look("Forgetting", PALE, "X", "--"),
-        "sensitivity": look("Sensitivity", PALE, "s", (0, (3, 1, 1, 1, 1, 1))),
+        "sensitivity": look("Sensitivity", PALE, "s", SPARSE),
         "random measurements": look("Random measurements", GREY, "o", ":"),
         "approximate greedy": look("Approximate greedy", PALE, "v", "-."),
         "bico": look("BiCo", REPRODUCED, "D", "--", zorder=4),
-        "bico batches": look("BiCo Fwd 25", REPRODUCED, "v", "-.", zorder=4),
-        "bico exchange": look("BiCo Exch", REPRODUCED, "P", ":", zorder=3),
-        "bico elimination": look("BiCo Elim", REPRODUCED, "s", "--", zorder=3),
-        "bico regularised": look("BiCo Reg", REPRODUCED, "*", "-", zorder=6),
-        "bico weighted": look("BiCo w/ weights", REPRODUCED, "*", "-", zorder=4),
-        "bico joint": look("BiCo, jointly with VGG16", REPRODUCED, "P", ":", zorder=5),
+        "bico batches": look("BiCo Fwd 25", LIGHT, "v", "-.", zorder=4),
+        "bico exchange": look("BiCo Exch", LIGHT, "P", ":", zorder=3),
+        "bico elimination": look("BiCo Elim", DARK, "s", "--", zorder=3),
+        "bico regularised": look("BiCo Reg", DARK, "*", "-", zorder=6),
+        "bico weighted": look("BiCo w/ weights", DARK, "*", "-", zorder=4),
+        "bico joint": look("BiCo, jointly with VGG16", LIGHT, "P", ":", zorder=5),
         "bico quadratic": look("BiCo, quadratic rule (extension)", EXTENSION, "D", "--", zorder=5),
         "bico robust": look("BiCo, robust (extension)", EXTENSION, "P", "-.", zorder=4),
         "bico weighted quadratic": look("BiCo w/ weights, quadratic rule (extension)", EXTENSION, "*", "-", zorder=6),
@@ -43,7 +43,7 @@ METHODS = Looks(
         "supervised augmented": look("Supervised, augmented", GREY, "^", "--"),
         "mixmatch": look("MixMatch", GREY, "s", "-.", zorder=5),
         "max-entropy": look("Max-entropy", PALE, "^", "--", zorder=3),
-        "consistency": look("Consistency", PALE, "s", (0, (3, 1, 1, 1, 1, 1)), zorder=3),
+        "consistency": look("Consistency", PALE, "s", SPARSE, zorder=3),
         "badge": look("BADGE", PALE, "P", "-.", zorder=3),
     },
 )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from handful import BilevelCoreset, Logistic, MergeReduce
 
+from handful_papers.looks import REPRODUCED
+
 
 @dataclass(frozen=True)
 class Built:
@@ -130,18 +132,27 @@ def draw(ax, built, held, step):
     for b in sorted(shown, key=lambda b: b.weight):
         height = 1.0 + max((place[p][1] for p in b.parents), default=0.0)
         place[b.first, b.last] = ((b.first + b.last) / 2, height)
-    top = max(y for _, y in place.values())
-    for b in shown:
+    top, boxes = max(y for _, y in place.values()), {}
+
+    def join(lower, upper, style):
+        ends = dict(patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0)
+        look = dict(arrowstyle=style, lw=0.8, color="#777777", zorder=1)
+        ax.annotate("", upper.xyann, lower.xyann, arrowprops=ends | look)
+
+    for b in sorted(shown, key=lambda b: b.weight):
         x, y = place[b.first, b.last]
-        for parent in b.parents:
-            ax.plot([x, place[parent][0]], [y - 0.22, place[parent][1] + 0.22], color="#777777", lw=0.8, zorder=1)
-        if not b.parents:
-            ax.annotate(f"$D_{b.first}$", (x, 0), ha="center", va="center")
-            ax.annotate("", (x, y - 0.24), (x, 0.2), arrowprops=dict(arrowstyle="->", lw=0.6, color="#777777"))
         face = "#c8c8c8" if (b.first, b.last) in held[step - 1] else "white"
         weight = r"$\beta$" if b.weight == 1 else rf"${b.weight}\beta$"
         box = dict(boxstyle="round,pad=0.35", facecolor=face, edgecolor="#222222", lw=0.7)
-        ax.annotate(f"$C_{{{b.name[1:]}}}$, {weight}", (x, y), ha="center", va="center", bbox=box, zorder=2)
-        ax.annotate(str(b.step), (x - 0.36, y + 0.27), ha="center", va="center", fontsize=6, color="#0072B2", zorder=3)
+        text = f"$C_{{{b.name[1:]}}}$, {weight}"
+        node = boxes[b.first, b.last] = ax.annotate(text, (x, y), ha="center", va="center", bbox=box, zorder=2)
+        beside = dict(xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center")
+        ax.annotate(str(b.step), (0, 0.5), fontsize=7, color=REPRODUCED, **beside)
+        if not b.parents:
+            blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
+            batch = ax.annotate(f"$D_{b.first}$", (x, 0), ha="center", va="center", bbox=blank, zorder=2)
+            join(batch, node, "->")
+        for parent in b.parents:
+            join(boxes[parent], node, "-")
     ax.set(xlim=(0.4, max(b.last for b in shown) + 0.6), ylim=(-0.4, top + 0.6))
     ax.axis("off")

@@ -17,7 +17,8 @@ from handful_papers.bico.cntk_features import image_features
 
 BATCH = 25  # points that forward selection in batches takes at a time, as in the paper
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
-
+VARIANTS = ("uniform", "bico", "bico batches", "bico elimination", "bico exchange", "bico regularised")  # Figure 3
+COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico regularised")  # Figure 7
 
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
 

@@ -3,7 +3,7 @@
 from itertools import zip_longest
 
 from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, REPRODUCED, Looks, look
-from handful_papers.style import figure
+from handful_papers.style import figure, log_ticks
 from handful_papers.svm.comparisons import FLOOR
 
 METHODS = Looks(
@@ -46,6 +46,7 @@ def panels(rows, ylabel, draw):
         ax.set_xticks(sizes[:: max(1, len(sizes) // 3)], minor=False)
         ax.set_xticks([], minor=True)
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        log_ticks(ax.yaxis)
         handles |= dict(zip(*ax.get_legend_handles_labels()[::-1]))
     fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     return fig

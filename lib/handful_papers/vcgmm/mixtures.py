@@ -120,5 +120,5 @@ def draw_against_best(table, titles):
     for line in axes:
         line[0].set_ylabel("error over the best (%)")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     return fig

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from handful_papers.legible import label_points
 from handful_papers.published import published
 from handful_papers.style import figure
 from handful_papers.vcgmm.looks import METHODS
@@ -212,8 +213,20 @@ def draw_tradeoff(summary, titles):
     for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
         ax.set_xlabel(label)
     handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    fig.draw_without_rendering()
+    for line, dataset in zip(axes, titles):
+        for ax, x in zip(line, ("speedup_distances", "speedup_time")):
+            _label_settings(ax, summary[summary.dataset == dataset], x)
     return fig
+
+
+def _label_settings(ax, part, x):
+    """Coreset sizes along the curve of vc-GMM, and G beside var-GMM-S, as in the paper's figure."""
+    for method in ("vcgmm", "vargmm"):
+        mine = part[(part.method == method) & part[x].notna()]
+        powers = [f"$2^{{{np.log2(s):.0f}}}$" for s in mine["size"]] if method == "vcgmm" else list(mine.setting)
+        label_points(ax, list(zip(mine[x], mine.eta)), powers, color=METHODS[method]["color"])
 
 
 def _draw_panel(ax, part, x):
@@ -274,5 +287,5 @@ def draw_nmi(summary, titles):
     for line in axes:
         line[0].set_ylabel("NMI with k-means++")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
     return fig

@@ -75,8 +75,8 @@ class MultinomialSolver:
             if Newton's method stops short of the tolerance
         """
         A, kind = self.design.A, self.design.A.dtype
-        self._Y, self._c = np.ascontiguousarray(Y, dtype=kind), weights.astype(kind)
-        self.penalty = np.full(A.shape[1], self.l2, dtype=kind)
+        self._Y, self._c = np.ascontiguousarray(Y, dtype=kind), weights.astype(kind)[:, None]
+        self.penalty = np.full((A.shape[1], 1), self.l2, dtype=kind)
         if self._free_intercept:
             self.penalty[0] = 0.0
         theta, self.P = np.ascontiguousarray(self.theta, dtype=kind), np.empty(Y.shape, dtype=kind)
@@ -108,7 +108,7 @@ class MultinomialSolver:
         if self.inverse is not None:  # small designs are float64, large ones have the type of X
             self.inverse = self.inverse.astype(A.dtype, copy=False)
         if self.inverse is not None and self._built == s - 1:  # one more row
-            self.inverse = grow_inverse(self.inverse, A[-1], self._curvatures(theta)[-1], self.penalty[-1])
+            self.inverse = grow_inverse(self.inverse, A[-1], self._curvatures(theta)[-1], self.penalty[-1, 0])
         stale = self._effort > REFRESH_AFTER and self._effort * self._age > 2 * REFRESH_AFTER**2
         if self.inverse is None or len(self.inverse) != p or stale:
             self.inverse = self._inverse_block(self._curvatures(theta)).astype(A.dtype)
@@ -119,14 +119,14 @@ class MultinomialSolver:
         # weighted curvature of each row, mean over the classes, shape (s,)
         P = self.design.A @ theta
         softmax(P, self._Y.astype(P.dtype, copy=False), np.empty(len(P), dtype=P.dtype))
-        return np.maximum((P * (1.0 - P)).mean(axis=1), 1e-7).astype(P.dtype) * self._c
+        return np.maximum((P * (1.0 - P)).mean(axis=1), 1e-7).astype(P.dtype) * self._c[:, 0]
 
     def _inverse_block(self, curvatures):
         s, p = self.design.A.shape
         skip = max(1, s // (4 * p))  # where there are many rows, a sample is enough
         A, curvatures = self.design.A[::skip], skip * curvatures[::skip]
         B = (A.T @ (A * curvatures[:, None])).astype(np.float64)
-        B[np.diag_indices_from(B)] += self.penalty + 1e-10 * np.trace(B) / p
+        B[np.diag_indices_from(B)] += self.penalty[:, 0] + 1e-10 * np.trace(B) / p
         try:
             return cholesky_inverse(cholesky(B, lower=True, check_finite=False))
         except LinAlgError:
@@ -141,10 +141,7 @@ class MultinomialSolver:
 
     def product(self, V):
         """``H V``, shape (p, classes)."""
-        V = np.ascontiguousarray(V, dtype=self.design.A.dtype)
-        out = np.empty_like(V)
-        hessian_product(self.design.A, self.P, self._c, self.penalty, V, np.empty_like(self.P), out)
-        return out
+        return hessian_product(self.design.A, self.P, self._c, self.penalty, V.astype(self.design.A.dtype, copy=False))
 
     def solve_hessian(self, G, start):
         """The solution V of ``(H + damping I) V = G`` from a start; all of shape (p, classes).
@@ -183,9 +180,9 @@ class MultinomialSolver:
         H = np.zeros((p, k, p, k))
         for i in range(k):
             for j in range(k):
-                H[:, i, :, j] = (A.T * (c * P[:, i] * ((i == j) - P[:, j]))) @ A
+                H[:, i, :, j] = (A.T * (c[:, 0] * P[:, i] * ((i == j) - P[:, j]))) @ A
         H = H.reshape(p * k, p * k)
-        H[np.diag_indices(p * k)] += np.repeat(self.penalty + self.damping, k)
+        H[np.diag_indices(p * k)] += np.repeat(self.penalty[:, 0] + self.damping, k)
         # one number added to all classes' intercepts changes nothing: that direction gets a curvature of its own
         H[:k, :k] += 1.0 / k
         return cho_solve(cho_factor(H), G.ravel()).reshape(p, k)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from numba import njit
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from handful.bilevel.numerics.passes import LOGISTIC
 
@@ -30,34 +30,26 @@ def pointwise(kind, z, y, loss, r, h):
             h[i] = 1.0
 
 
-@njit(cache=True, error_model="numpy")
 def cholesky_solve(factor, b):
-    """Solution x of ``L L' x = b`` for a lower triangular, row-major L, shape (p, p)."""
-    x = b.copy()
-    p = len(x)
-    for i in range(p):
-        x[i] = (x[i] - np.dot(factor[i, :i], x[:i])) / factor[i, i]
-    for i in range(p - 1, -1, -1):
-        x[i] /= factor[i, i]
-        for j in range(i):
-            x[j] -= factor[i, j] * x[i]
-    return x
+    """Solution x of ``L L' x = b`` for a lower triangular L, shape (p, p)."""
+    return dpotrs(factor, b, lower=True)[0]
 
 
 def cholesky_inverse(factor):
     """Inverse of ``L L'`` for a lower triangular L, shape (p, p)."""
-    lower = np.tril(dpotri(factor, lower=True)[0])
-    return lower + np.tril(lower, -1).T
+    lower = dpotri(factor, lower=True)[0]
+    inverse = lower + lower.T  # above the diagonal, `lower` holds the zeros of the factor
+    inverse.flat[:: len(factor) + 1] *= 0.5
+    return inverse
 
 
-@njit(cache=True, error_model="numpy")
 def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
     """Minimise ``sum_i c_i l(a_i' theta, y_i) + 1/2 sum_j l2_j theta_j^2`` from a warm start.
 
     Parameters
     ----------
     kind : LOGISTIC or SQUARED
-    A : float64, shape (s, p), row-major; y, c : shape (s,), targets and weights (they add up to 1)
+    A : float64, shape (s, p); y, c : shape (s,), targets and weights (they add up to 1)
     l2 : shape (p,)
     theta : shape (p,), where to start unless the objective is lower at zero (a start where all probabilities are 0 or
         1 has no curvature to follow); it is overwritten by the solution
@@ -71,45 +63,42 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
     """
     s, p = A.shape
     loss, r, h = np.empty(s), np.empty(s), np.empty(s)
-    scale = np.empty((s, p))
     pointwise(kind, np.zeros(s), y, loss, r, h)
-    terms = np.dot(c * np.abs(r), np.abs(A)).max()
-    unit = max(np.abs(np.dot(c * r, A)).max(), 1e-6 * terms, 1e-300)
-    value = np.dot(c, loss)
-    z = np.dot(A, theta)
+    terms = ((c * np.abs(r)) @ np.abs(A)).max()
+    unit = max(np.abs((c * r) @ A).max(), 1e-6 * terms, 1e-300)
+    value = c @ loss
+    z = A @ theta
     pointwise(kind, z, y, loss, r, h)
-    there = np.dot(c, loss) + 0.5 * np.dot(l2, theta * theta)
+    there = c @ loss + 0.5 * (l2 @ (theta * theta))
     if there < value:
         value = there
     else:
         theta[:], z[:] = 0.0, 0.0
         pointwise(kind, z, y, loss, r, h)
-    factor = np.empty((p, p))
-    size = np.inf
+    # the second term keeps a free intercept's entry positive where every probability is 0 or 1 to rounding
+    ridge = l2 + 1e-14 * l2.max()
     for iteration in range(max_iter + 1):
-        gradient = np.dot(c * r, A) + l2 * theta
+        gradient = (c * r) @ A + l2 * theta
+        largest = np.abs(gradient).max()
         if iteration == 0:
-            unit = max(unit, 1e-6 * np.abs(gradient).max())
-        size = np.abs(gradient).max() / unit
-        for i in range(s):
-            root = np.sqrt(c[i] * h[i])
-            for j in range(p):
-                scale[i, j] = root * A[i, j]
-        hessian = np.dot(scale.T, scale)
-        for j in range(p):
-            # the second term keeps a free intercept's entry positive where every probability is 0 or 1 to rounding
-            hessian[j, j] += l2[j] + 1e-14 * l2.max()
-        factor = np.linalg.cholesky(hessian)
+            unit = max(unit, 1e-6 * largest)
+        size = largest / unit
+        scaled = A * np.sqrt(c * h)[:, None]
+        hessian = scaled.T @ scaled
+        hessian.ravel()[:: p + 1] += ridge
+        factor, failed = dpotrf(hessian.T, lower=True, overwrite_a=True)  # LAPACK's order of a transpose
+        if failed:
+            raise np.linalg.LinAlgError("the Hessian is not positive definite")
         if not size > tol or iteration == max_iter:
             break
         step = cholesky_solve(factor, gradient)
-        slope = np.dot(gradient, step)
-        z_step = np.dot(A, step)
+        slope = gradient @ step
+        z_step = A @ step
         length = 1.0
         while True:
             pointwise(kind, z - length * z_step, y, loss, r, h)
             trial = theta - length * step
-            new = np.dot(c, loss) + 0.5 * np.dot(l2, trial * trial)
+            new = c @ loss + 0.5 * (l2 @ (trial * trial))
             # the last term allows for rounding: near the solution two values differ by less than their errors
             if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
                 break

@@ -9,12 +9,14 @@ the cache when its second use comes. Block sums are added up in order: the numbe
 from copy import copy
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
+from numba.extending import overload
 
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
-_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length
+_CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length,
+_CSR_ENTRIES = 8  # and a block has so many nonzeros for each entry of its buffer, else clearing it would take longest
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let sums be vectorised; NaN and inf keep their meaning
 
 LN2_HIGH = 0.693359375
@@ -27,14 +29,21 @@ def residuals(kind, z, y, r):
     if kind == SQUARED:
         for i in range(len(z)):
             r[i] = z[i] - y[i]
-    elif z.itemsize == 4:
-        _logistic_residuals_float32(z, y, r)
     else:
-        for i in range(len(z)):
-            r[i] = -y[i] / (1.0 + np.exp(y[i] * z[i]))
+        _logistic_residuals(z, y, r)
 
 
-@njit(fastmath=_FAST, error_model="numpy", cache=True)
+def _logistic_residuals(z, y, r):
+    for i in range(len(z)):
+        r[i] = -y[i] / (1.0 + np.exp(y[i] * z[i]))
+
+
+@overload(_logistic_residuals, jit_options=dict(fastmath=_FAST, error_model="numpy"))
+def _logistic_residuals_of_type(z, y, r):
+    # An overload, not a branch, so that only the one that is used has to be compiled.
+    return _logistic_residuals_float32 if z.dtype == types.float32 else _logistic_residuals
+
+
 def _logistic_residuals_float32(z, y, r):
     # numba calls libm once per element for exp; this polynomial (relative error below 2e-7) runs eight at a time.
     n = len(z)
@@ -59,76 +68,56 @@ def _logistic_residuals_float32(z, y, r):
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _block_product(X, lo, hi, v, out):
-    # out = X[lo:hi] @ v[:d] + v[d], eight columns at a time so that `out` is read and written an eighth as often
-    d = X.shape[1]
-    m = hi - lo
-    for i in range(m):
+    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time, so that `out` is read and written less often.
+    # Indices without a sign cannot count from the end: no check for that keeps the loops from being vectorised.
+    lo, hi, d = np.uint64(lo), np.uint64(hi), np.uint64(X.shape[1])
+    for i in range(lo, hi):
         out[i] = v[d]
-    j = 0
-    while j + 8 <= d:
-        x0, x1, x2, x3 = X[lo:hi, j], X[lo:hi, j + 1], X[lo:hi, j + 2], X[lo:hi, j + 3]
-        x4, x5, x6, x7 = X[lo:hi, j + 4], X[lo:hi, j + 5], X[lo:hi, j + 6], X[lo:hi, j + 7]
-        v0, v1, v2, v3 = v[j], v[j + 1], v[j + 2], v[j + 3]
-        v4, v5, v6, v7 = v[j + 4], v[j + 5], v[j + 6], v[j + 7]
-        for i in range(m):
-            out[i] += (x0[i] * v0 + x1[i] * v1 + x2[i] * v2 + x3[i] * v3) + (
-                x4[i] * v4 + x5[i] * v5 + x6[i] * v6 + x7[i] * v7
-            )
-        j += 8
-    while j < d:
-        x0, v0 = X[lo:hi, j], v[j]
-        for i in range(m):
-            out[i] += x0[i] * v0
-        j += 1
+    for j in range(np.uint64(0), d & ~np.uint64(7), np.uint64(8)):
+        k = j + np.uint64(4)
+        v0, v1, v2, v3 = v[j], v[j + np.uint64(1)], v[j + np.uint64(2)], v[j + np.uint64(3)]
+        v4, v5, v6, v7 = v[k], v[k + np.uint64(1)], v[k + np.uint64(2)], v[k + np.uint64(3)]
+        for i in range(lo, hi):
+            out[i] += (
+                X[i, j] * v0 + X[i, j + np.uint64(1)] * v1 + X[i, j + np.uint64(2)] * v2 + X[i, j + np.uint64(3)] * v3
+            ) + (X[i, k] * v4 + X[i, k + np.uint64(1)] * v5 + X[i, k + np.uint64(2)] * v6 + X[i, k + np.uint64(3)] * v7)
+    for j in range(d & ~np.uint64(7), d):
+        for i in range(lo, hi):
+            out[i] += X[i, j] * v[j]
 
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _block_gradient(X, lo, hi, c, out):
-    # out[:d] = X[lo:hi].T @ c, out[d] = sum(c)
-    d = X.shape[1]
-    m = hi - lo
+    # out[:d] = X[lo:hi].T @ c[lo:hi], out[d] = sum(c[lo:hi])
+    lo, hi, d = np.uint64(lo), np.uint64(hi), np.uint64(X.shape[1])
     zero = c[0] * 0
-    j = 0
-    while j + 4 <= d:
-        x0, x1, x2, x3 = X[lo:hi, j], X[lo:hi, j + 1], X[lo:hi, j + 2], X[lo:hi, j + 3]
+    for j in range(np.uint64(0), d & ~np.uint64(3), np.uint64(4)):
+        k = j + np.uint64(2)
         s0, s1, s2, s3 = zero, zero, zero, zero
-        for i in range(m):
-            s0 += x0[i] * c[i]
-            s1 += x1[i] * c[i]
-            s2 += x2[i] * c[i]
-            s3 += x3[i] * c[i]
-        out[j], out[j + 1], out[j + 2], out[j + 3] = s0, s1, s2, s3
-        j += 4
-    while j < d:
-        x0 = X[lo:hi, j]
-        s0 = zero
-        for i in range(m):
-            s0 += x0[i] * c[i]
-        out[j] = s0
-        j += 1
-    s0 = zero
-    for i in range(m):
-        s0 += c[i]
-    out[d] = s0
+        for i in range(lo, hi):
+            s0 += X[i, j] * c[i]
+            s1 += X[i, j + np.uint64(1)] * c[i]
+            s2 += X[i, k] * c[i]
+            s3 += X[i, k + np.uint64(1)] * c[i]
+        out[j], out[j + np.uint64(1)], out[k], out[k + np.uint64(1)] = s0, s1, s2, s3
+    for j in range(d & ~np.uint64(3), d + np.uint64(1)):
+        total = zero
+        for i in range(lo, hi):
+            total += X[i, j] * c[i] if j < d else c[i]
+        out[j] = total
 
 
-@njit(cache=True)
-def _multiply(out, r):
-    for i in range(len(out)):
-        out[i] *= r[i]
-
-
-def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, partial):
+def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, c, partial):
     n = X.shape[0]
     for b in prange(partial.shape[0]):
         lo = b * BLOCK
         hi = min(lo + BLOCK, n)
-        _block_product(X, lo, hi, theta, z[lo:hi])
+        _block_product(X, lo, hi, theta, z)
         residuals(kind, z[lo:hi], y[lo:hi], r[lo:hi])
         if weighted:
-            _block_gradient(X, lo, hi, u[lo:hi] * r[lo:hi], partial[b])
-        else:
-            _block_gradient(X, lo, hi, r[lo:hi], partial[b])
+            for i in range(lo, hi):
+                c[i] = u[i] * r[i]
+        _block_gradient(X, lo, hi, c if weighted else r, partial[b])
 
 
 def _score_pass_dense(X, r, v, out):
@@ -136,8 +125,9 @@ def _score_pass_dense(X, r, v, out):
     for b in prange((n + BLOCK - 1) // BLOCK):
         lo = b * BLOCK
         hi = min(lo + BLOCK, n)
-        _block_product(X, lo, hi, v, out[lo:hi])
-        _multiply(out[lo:hi], r[lo:hi])
+        _block_product(X, lo, hi, v, out)
+        for i in range(lo, hi):
+            out[i] *= r[i]
 
 
 def _outer_pass_csr(data, indices, indptr, y, u, theta, kind, z, r, partial):
@@ -179,7 +169,8 @@ _OUTER_PASS_CSR, _SCORE_PASS_CSR = _compile(_outer_pass_csr), _compile(_score_pa
 
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
-def _total_logistic_loss(z, r, y, u, weighted):
+def total_logistic_loss(z, r, y, u, weighted):
+    """Sum of logistic losses (times `u` if `weighted`) for logits `z`, residuals `r` and labels `y` of -1 and +1."""
     # With p = |r| the loss is max(-margin, 0) - log(p or 1 - p, whichever is above a half): no exponential is needed,
     # and one logarithm does for 32 rows.
     n = len(z)
@@ -202,7 +193,8 @@ def _total_logistic_loss(z, r, y, u, weighted):
 
 
 @njit(fastmath=_FAST, cache=True)
-def _total_squared_loss(r, u):
+def total_squared_loss(r, u):
+    """Half the sum of the squared residuals `r`, times `u`."""
     total = 0.0
     for i in range(len(r)):
         total += u[i] * np.float64(r[i]) * np.float64(r[i])
@@ -232,7 +224,9 @@ class DataPasses:
         # of mean one, so that no scale of the weights is too large or too small for X's type
         self._relative = sample_weight / self.total * n if self.weighted else sample_weight
         self.u = self._relative.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
-        blocks = min(_CSR_BLOCKS, n) if self.sparse else -(-n // BLOCK)
+        blocks = -(-n // BLOCK)
+        if self.sparse:
+            blocks = min(_CSR_BLOCKS, n, 1 + X.nnz // (_CSR_ENTRIES * (d + 1)))
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
         self._partial = np.empty((blocks, d + 1), dtype=X.dtype)
         self._parallel = (X.nnz if self.sparse else X.size) > PARALLEL_ABOVE
@@ -246,8 +240,8 @@ class DataPasses:
     def mean_loss(self):
         """Weighted mean loss at the parameters of the last `outer_gradient`."""
         if self.kind == SQUARED:
-            return _total_squared_loss(self.r, self._relative) / len(self.r)
-        return _total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
+            return total_squared_loss(self.r, self._relative) / len(self.r)
+        return total_logistic_loss(self.z, self.r, self.y, self._relative, self.weighted) / len(self.r)
 
     def outer_gradient(self, theta):
         """Gradient of the mean loss at `theta`, shape (d + 1,) in float64; `z` and `r` hold logits and residuals."""
@@ -259,7 +253,7 @@ class DataPasses:
             )
         else:
             _OUTER_PASS_DENSE[self._parallel](
-                self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self._partial
+                self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self.scores, self._partial
             )
         return self._partial.sum(axis=0, dtype=np.float64) / len(self.r)
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.bilevel.proxies.kernels import DTYPES, flattened
-from handful.checks import as_generator, check_integer
+from handful.checks import as_generator, check_integer, refuse_dask
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
@@ -71,6 +71,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ValueError
             if the landmarks' kernel matrix is not symmetric and positive semi-definite up to rounding.
         """
+        refuse_dask(self, "fit it on the rows of a UniformCoreset, which takes them, and map transform over chunks.", X)
         X = self._rows(X, reset=True)
         check_integer("n_landmarks", self.n_landmarks)
         q = min(self.n_landmarks, len(X))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from handful.bilevel.numerics.ihvp import Exact
+from handful.bilevel.numerics.multinomial_passes import SOFTMAX, SoftmaxPasses
 from handful.bilevel.numerics.passes import DataPasses
 
 
@@ -43,7 +44,8 @@ class Rows:
         """`DataPasses` over the rows; several models of a kind share its copy of the data."""
         if kind in self._passes:
             return self._passes[kind].twin()
-        self._passes[kind] = DataPasses(self.X, self.y, self.sample_weight, kind)
+        passes = SoftmaxPasses if kind == SOFTMAX else DataPasses
+        self._passes[kind] = passes(self.X, self.y, self.sample_weight, kind)
         return self._passes[kind]
 
     def sample(self, most, rng):

@@ -1,7 +1,10 @@
 """Selection for linear models: exact inner solutions, implicit gradients and predicted gains of all candidates."""
 
+from functools import cached_property
+
 import numpy as np
 
+from handful.bilevel.numerics.curvature import OuterCurvature
 from handful.bilevel.numerics.newton import (
     MAX_ITER,
     ConvergenceError,
@@ -10,12 +13,13 @@ from handful.bilevel.numerics.newton import (
     pointwise,
     solve_inner,
 )
+from handful.bilevel.numerics.passes import LOGISTIC
 from handful.bilevel.numerics.span import Design
 from handful.bilevel.selections.base import Selection, decrease
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
-SPAN_ABOVE = 128  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
+SPAN_ABOVE = 80  # features above which the inner problem is solved in the span of the chosen rows, if they are fewer
 IN_SPAN = 1e-10  # a row counts as within the span of others if at most this share of its length lies outside
 
 
@@ -38,12 +42,17 @@ class LinearSelection(Selection):
         self._design = self._new_design()
         self.theta = np.zeros(1)
         self._sample = data.sample(CURVATURE_ROWS, rng)
-        self._sample_weight = data.sample_weight[self._sample] / data.sample_weight[self._sample].sum()
-        self._sample_rows = None
+
+    @cached_property
+    def outer(self):
+        """Curvature of the outer loss."""
+        share = self.data.sample_weight[self._sample]
+        return OuterCurvature(self.data.X[self._sample], share / share.sum(), self._intercept)
 
     def _new_design(self):
         d = self.data.X.shape[1]
-        return Design(d, self._intercept, np.dtype(np.float64), IN_SPAN, in_span=d > SPAN_ABOVE)
+        options = dict(in_span=d > SPAN_ABOVE, sparse=self.passes.sparse)
+        return Design(d, self._intercept, np.dtype(np.float64), IN_SPAN, **options)
 
     @property
     def A(self):
@@ -62,24 +71,23 @@ class LinearSelection(Selection):
         penalty[0] *= not self.problem.fit_intercept or self.problem.penalise_intercept
         return penalty
 
-    def rows(self, indices):
-        """Rows of the design for the features themselves in float64, shape (k, d + 1)."""
-        X = self.data.X[indices]
-        X = (X.toarray() if self.passes.sparse else X).astype(np.float64)
-        return np.column_stack([np.full(len(X), self._intercept), X])
+    def features(self, indices):
+        """Features of some rows in float64, shape (k, d), sparse if X is."""
+        return self.data.X[indices].astype(np.float64, copy=False)
 
     def add(self, indices):
         """As `Selection.add`; from as many rows as features on, coordinates are the features."""
         if self._design.in_span and len(self) + len(indices) >= self.data.X.shape[1]:
             self.theta = self._design.to_data(self.theta)
-            self._design.leave_span(self.rows(self.indices)[:, 1:], np.float64)
-        self._design.add(self.rows(indices)[:, 1:], np.float64)
+            self._design.leave_span(self.features(self.indices), np.float64)
+        self._design.add(self.features(indices), np.float64)
         self.theta = self._design.padded(self.theta)
         super().add(indices)
 
     def keep(self, alive):
         """As `Selection.keep`; the basis of the span is built anew."""
         theta = self._design.to_data(self.theta)
+        self.outer.forget()
         rows = [i for i, stays in zip(self.indices, alive) if stays]
         self.indices, self._design, self.theta = [], self._new_design(), np.zeros(1)
         self.add(rows)
@@ -108,12 +116,11 @@ class LinearSelection(Selection):
         """As `Selection.row_scores`; a buffer that the next call overwrites."""
         self.gradient = self._outer_gradient()
         self.direction = self._implicit_direction(self.gradient)
-        return self.passes.linear_scores(np.roll(self.direction, -1))
+        return self.passes.linear_scores(_intercept_last(self.direction))
 
     def _outer_gradient(self):
-        g = np.roll(self.passes.outer_gradient(np.roll(self._design.to_data(self.theta), -1)), 1)
-        g[0] *= self._intercept
-        return g
+        g = self.passes.outer_gradient(_intercept_last(self._design.to_data(self.theta)))
+        return np.concatenate([self._intercept * g[-1:], g[:-1]])
 
     def _implicit_direction(self, g):
         damping = self.ihvp.damping
@@ -129,27 +136,32 @@ class LinearSelection(Selection):
         inside = self._design.from_data(v)
         image = self._design.to_data(self.A.T @ (self._curvature * (self.A @ inside)) + self.penalty * inside)
         if self._design.in_span:
-            image[1:] += self.problem.l2 * (v[1:] - self._design.Q @ inside[1:])
+            image[1:] += self.problem.l2 * (v[1:] - self._design.span.lift(inside[1:]))
         return image
 
-    def _inverse_hessian_product(self, g, factor, damping=0.0):
+    def _inverse_hessian_product(self, g, factor, damping):
         # outside the span of the chosen rows the Hessian is l2 times the identity
         inside = self._design.from_data(g)
         return self._design.with_outside(cholesky_solve(factor, inside), inside, g, self.problem.l2 + damping)
 
     def predicted_gains(self, candidates, *, free_weights=False):
         """As `Selection.predicted_gains`."""
-        s = len(self)
-        a = self.rows(candidates)
-        q = self._design.to_data(cholesky_solve(self.factor, self.penalty * self.theta))
-        leverage, curvature, H_out_q = self._quadratic_forms(a, q)
-        r, h = self.passes.r[candidates].astype(np.float64), self._outer_curvature(candidates)
+        s, l2, design, X = len(self), self.problem.l2, self._design, self.features(candidates)
+        q = cholesky_solve(self.factor, self.penalty * self.theta)
+        inside = design.coordinates(X)
+        steps = inside @ cholesky_inverse(self.factor)
+        leverage = np.einsum("kp,kp->k", inside, steps)
+        if design.in_span:
+            squares = np.ravel(X.multiply(X).sum(axis=1)) if self.passes.sparse else np.einsum("kj,kj->k", X, X)
+            leverage += (squares - np.einsum("kp,kp->k", inside[:, 1:], inside[:, 1:])) / l2
+        _, h = self._outer_derivatives(self._sample)
+        curvature, cross, bend = self.outer.along(h, design, candidates, X, inside, steps, q, l2)
+        r, h = self._outer_derivatives(candidates)
         # The step is t H^-1 a_k + q / s with q = H^-1 (penalty * theta).
-        t = (r - h * (a @ q) / s) / (s + h * leverage)
-        slope = t * (a @ self.direction) + self.gradient @ q / s
-        cross = a @ self._inverse_hessian_product(H_out_q, self.factor)
-        bend = t**2 * curvature + 2.0 * t * cross / s + q @ H_out_q / s**2
-        return decrease(slope, bend, free_weights)
+        t = (r - h * (inside @ q) / s) / (s + h * leverage)
+        downhill = X @ self.direction[1:] + self._intercept * self.direction[0]
+        slope = t * downhill + design.from_data(self.gradient) @ q / s
+        return decrease(slope, t**2 * curvature + 2.0 * t * cross / s + bend / s**2, free_weights)
 
     def _derivatives(self, z, y):
         # first and second derivatives of losses by their logits
@@ -157,33 +169,11 @@ class LinearSelection(Selection):
         pointwise(self.problem.kind, z, y, loss, r, h)
         return r, h
 
-    def _quadratic_forms(self, a, q):
-        # a_k' H^-1 a_k and a_k' H^-1 H_out H^-1 a_k for every row of a; H_out q
-        inside = self._design.from_data(a.T)
-        steps = self._design.with_outside(cholesky_inverse(self.factor) @ inside, inside, a.T, self.problem.l2)
-        leverage = np.einsum("kp,pk->k", a, steps)
-        if not self._design.in_span:
-            H_out = self.outer_hessian()
-            return leverage, np.einsum("pk,pk->k", steps, H_out @ steps), H_out @ q
-        X, h = self.data.X[self._sample], self._sample_curvature()
-        products = X @ steps[1:] + self._intercept * steps[0]
-        bend = h * (X @ q[1:] + self._intercept * q[0])
-        return leverage, h @ products**2, np.append(bend.sum() * self._intercept, X.T @ bend)
-
-    def _outer_curvature(self, rows):
-        # second derivatives of the outer losses of some rows by their logits
-        z, y = (values[rows].astype(np.float64) for values in (self.passes.z, self.passes.y))
-        return self._derivatives(z, y)[1]
-
-    def _sample_curvature(self):
-        return self._outer_curvature(self._sample) * self._sample_weight
-
-    def outer_hessian(self):
-        """Hessian of the outer loss at the current parameters, on the sample of rows, shape (d + 1, d + 1)."""
-        if self._sample_rows is None:  # column-major like X, so that scaling it and its Gram matrix run along memory
-            self._sample_rows = np.asfortranarray(self.rows(self._sample).astype(self.data.X.dtype))
-        scaled = self._sample_rows * np.sqrt(self._sample_curvature()).astype(self.data.X.dtype)[:, None]
-        return (scaled.T @ scaled).astype(np.float64)
+    def _outer_derivatives(self, rows):
+        # the same of the outer losses of some rows
+        r = self.passes.r[rows].astype(np.float64)
+        p = np.abs(r)  # of the logistic loss, the probability of the other label
+        return r, p * (1.0 - p) if self.problem.kind == LOGISTIC else np.ones(len(r))
 
     def outer_loss(self):
         """As `Selection.outer_loss`."""
@@ -204,14 +194,14 @@ class LinearSelection(Selection):
         """
         r, _ = self._derivatives(self.A @ self.theta, self.y)
         jacobian = -cholesky_inverse(self.factor) @ (self.A * r[:, None]).T
-        if not self._design.in_span:
-            return jacobian, self.gradient, self.outer_hessian()
-        X = self.data.X[self._sample]
-        rows = np.column_stack([np.full(X.shape[0], self._intercept), X @ self._design.Q])
-        hessian = rows.T @ (rows * self._sample_curvature()[:, None])
-        return jacobian, self._design.from_data(self.gradient), hessian
+        _, h = self._outer_derivatives(self._sample)
+        return jacobian, self._design.from_data(self.gradient), self.outer.hessian_within(self._design, h)
 
     def weight_quadratic(self):
         """As `Selection.weight_quadratic`."""
         jacobian, gradient, hessian = self.weight_sensitivities()
         return jacobian.T @ hessian @ jacobian, gradient @ jacobian
+
+
+def _intercept_last(theta):
+    return np.concatenate([theta[1:], theta[:1]])

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from handful.bilevel.numerics.ihvp import Cholesky
-from handful.bilevel.numerics.multinomial import softmax
+from handful.bilevel.numerics.multinomial_passes import SOFTMAX
 from handful.bilevel.numerics.multinomial_solver import FLOAT32_TOL, MultinomialSolver
 from handful.bilevel.numerics.span import Design
 from handful.bilevel.selections.base import Selection, decrease
@@ -35,13 +35,10 @@ class SoftmaxSelection(Selection):
 
     def __init__(self, problem, data, rng, ihvp=None, tol=TOL):
         super().__init__(problem, data, ihvp)
-        n, d = data.X.shape
+        d = data.X.shape[1]
         n_classes = data.y.shape[1]
         self.intercept = float(problem.fit_intercept)
-        self._u = data.share.astype(data.X.dtype)
-        self._uniform = bool((data.sample_weight == data.sample_weight[0]).all())
-        self._P, self._R = (np.empty((n, n_classes), dtype=data.X.dtype) for _ in range(2))
-        self._loss = np.empty(n, dtype=data.X.dtype)
+        self.passes = data.passes(SOFTMAX)
         self._kind = data.X.dtype if tol >= FLOAT32_TOL else np.dtype(np.float64)
         self._design = Design(d, self.intercept, self._kind, IN_SPAN[self._kind])
         # two outputs describe one logit: twice the penalty makes them the binary model
@@ -97,30 +94,20 @@ class SoftmaxSelection(Selection):
 
     def outer_loss(self):
         """As `Selection.outer_loss`."""
-        X, u, P = self.data.X, self._u, self._P
-        theta = self.coefficients.astype(X.dtype)
-        if sparse.issparse(X):
-            P[:] = X @ theta[1:]
-        else:
-            np.matmul(X, theta[1:], out=P)
-        P += theta[0]
-        softmax(P, self.data.y, self._loss)
-        R = np.subtract(P, self.data.y, out=self._R)
-        weighted, unit = (R, float(u[0])) if self._uniform else (R * u[:, None], 1.0)
-        total = self.intercept * weighted.sum(axis=0)[None]
-        self.gradient = unit * np.vstack([total, X.T @ weighted]).astype(np.float64)
-        self._mean_loss = float(np.dot(self._loss.astype(np.float64), u))
-        return self._mean_loss
+        self.gradient = self.passes.outer_gradient(self.coefficients)
+        self.gradient[0] *= self.intercept
+        return self.mean_loss()
 
     def mean_loss(self):
-        return self._mean_loss
+        return self.passes.mean_loss()
 
     def row_scores(self):
         """As `Selection.row_scores`."""
         self.outer_loss()
         self.direction = self._inverse_hessian_product(self.gradient)
-        V = self.direction.astype(self.data.X.dtype)
-        return np.einsum("nk,nk->n", self._R, self.data.X @ V[1:] + self.intercept * V[0])
+        V = self.direction.copy()
+        V[0] *= self.intercept
+        return self.passes.linear_scores(V)
 
     def _inverse_hessian_product(self, G):
         # for the features; outside the span of the chosen rows the Hessian is l2 times the identity
@@ -148,11 +135,11 @@ class SoftmaxSelection(Selection):
     def predicted_gains(self, candidates, *, free_weights=False):
         """As `Selection.predicted_gains`: leverages and outer curvature take the preconditioner for the Hessian."""
         s, X, inner = len(self), self.rows(candidates), self._inner
-        R = self._R[candidates].astype(np.float64)
+        R = self.passes.r[candidates].astype(np.float64)
         P = R + self.data.y[candidates]
         classes = P.shape[1]
         # the step is H^-1 (a t') + q / s with q = H^-1 (penalty * theta)
-        pull = (inner.penalty[:, None] * inner.theta).astype(np.float64)
+        pull = (inner.penalty * inner.theta).astype(np.float64)
         q = self._design.to_data(inner.solve_hessian(pull, np.zeros_like(pull)).astype(np.float64))
         along = X @ q[1:] + self.intercept * q[0]
         rhs = R - P * (along - np.sum(P * along, axis=1, keepdims=True)) / s
@@ -185,8 +172,8 @@ class SoftmaxSelection(Selection):
 
     def _outer_sample(self):
         rows = self._sample
-        u = self._u[rows].astype(np.float64)
-        P = (self._R[rows] + self.data.y[rows]).astype(np.float64)
+        u = self.data.sample_weight[rows]
+        P = (self.passes.r[rows] + self.data.y[rows]).astype(np.float64)
         return u / u.sum(), self.rows(rows), P
 
     def weight_quadratic(self):

@@ -9,7 +9,7 @@ from handful.bilevel.numerics.newton import ConvergenceError
 try:
     import torch
 except ImportError as error:
-    raise ImportError("Network needs torch: pip install 'handful[torch]'.") from error
+    raise ImportError("Network needs torch: pip install torch.") from error
 
 
 def in_type(X, dtype):

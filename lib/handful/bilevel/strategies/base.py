@@ -1,6 +1,6 @@
 """What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share."""
 
-import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -25,17 +25,16 @@ class Strategy(BaseEstimator):
             if value is not None:
                 check_integer(name, value, of=self)
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """Rows to begin with: all candidates, unless a subclass draws some of them.
 
         Parameters
         ----------
-        labels : class of every row, or None
-        candidates : int array, the rows that may be chosen
+        candidates : Candidates
         size, rule : as in `BilevelCoreset`
         rng : numpy.random.Generator
         """
-        return candidates
+        return candidates.rows
 
     def bar(self, n, n_start, size):
         """Options of the progress bar, a tqdm: its total, unit and so on, for `n` candidates."""
@@ -58,29 +57,63 @@ class Strategy(BaseEstimator):
         raise NotImplementedError
 
 
-def random_start(labels, candidates, n_start, size, rng):
+class Candidates:
+    """The rows that may be chosen.
+
+    Parameters
+    ----------
+    rows : int array, ascending
+    labels : class of every row of the data as an integer, or None for problems without classes
+    """
+
+    def __init__(self, rows, labels):
+        self.rows, self.labels = rows, labels
+
+    def __len__(self):
+        return len(self.rows)
+
+    def classes(self):
+        """How many rows there are of each class, a dict in the order of the classes; None for problems without."""
+        if self.labels is None:
+            return None
+        return dict(zip(*(values.tolist() for values in np.unique(self.labels[self.rows], return_counts=True))))
+
+    def nth(self, positions, label=None):
+        """The rows (of one class, if `label` is given) at some places among all of them."""
+        return (self.rows if label is None else self.rows[self.labels[self.rows] == label])[positions]
+
+    def labels_of(self, rows):
+        """The classes of some rows."""
+        return self.labels[rows]
+
+
+def random_start(candidates, n_start, size, rng, *, every_class=True):
     """`n_start` random candidates, at most `size`; where rows have labels, one of each class comes first.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    every_class : whether to see to the classes
 
     Raises
     ------
     ValueError
         for candidates of one class, and for a size below the number of classes
     """
-    start = rng.choice(candidates, min(n_start, len(candidates)), replace=False)
-    if labels is None:
+    start = candidates.nth(rng.choice(len(candidates), min(n_start, len(candidates)), replace=False))
+    classes = candidates.classes() if every_class else None
+    if classes is None:
         return start[:size]
-    of_candidates = labels[candidates]
-    classes = np.unique(of_candidates)
     if len(classes) < 2:
         raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
     if size < len(classes):
         raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.")
     first = {}
-    for row in start:
-        first.setdefault(labels[row], row)
-    for label in classes:
+    for row, label in zip(start, candidates.labels_of(start).tolist()):
+        first.setdefault(label, row)
+    for label, count in classes.items():
         if label not in first:
-            first[label] = rng.choice(candidates[of_candidates == label])
+            first[label] = candidates.nth(rng.integers(count), label)
     heads = list(first.values())
     rest = start[~np.isin(start, heads)][: max(len(start) - len(heads), 0)]
     return np.concatenate([heads, rest]).astype(np.intp)[:size]
@@ -94,21 +127,35 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
     ConvergenceError
         if a score is not a finite number
     """
-    total = model.linear_scores()
-    top = total.max()  # nan if any score is
-    if np.isnan(top) or top == np.inf:
-        wrong = np.flatnonzero(np.isnan(total) | (total == np.inf))
-        raise ConvergenceError(
-            f"the scores of {len(wrong)} of {len(total)} rows are not finite (first: row {wrong[0]}): their features "
-            "or losses are too large for the model's type; scale the data."
-        )
+    scores = model.linear_scores()
+    top = scores.top if hasattr(scores, "top") else partial(top_rows, scores)  # scores may lie on other machines
     if rule == "quadratic":
-        rows = top_candidates(total, max(min(CANDIDATES, model.max_candidates), 4 * batch_size))
+        rows, _ = top(max(min(CANDIDATES, model.max_candidates), 4 * batch_size))
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
-        rows = top_candidates(total, count) if count > 1 else np.array([np.argmax(total)])
-        gains = total[rows]
+        rows, gains = top(count)
+    if count == 1 and not np.isnan(gains.max()):  # saves the sort
+        return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]
+
+
+def top_rows(scores, k):
+    """The `top_candidates` and their scores.
+
+    Raises
+    ------
+    ConvergenceError
+        if a score is not a finite number
+    """
+    top = scores.max(initial=-np.inf)  # nan if any score is
+    if np.isnan(top) or top == np.inf:
+        wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
+        raise ConvergenceError(
+            f"the scores of {len(wrong)} of {len(scores)} rows are not finite (first: row {wrong[0]}): their features "
+            "or losses are too large for the model's type; scale the data."
+        )
+    rows = top_candidates(scores, k) if k > 1 or not len(scores) else np.array([np.argmax(scores)])
+    return rows, scores[rows]
 
 
 def top_candidates(scores, k):
@@ -129,13 +176,9 @@ def top_candidates(scores, k):
     if len(chosen) > k:
         values = scores[chosen]
         least = np.partition(values, len(values) - k)[len(values) - k]
-        above = values > least
-        tied = np.flatnonzero(values == least)[: k - np.count_nonzero(above)]
-        above[tied] = True
-        chosen = chosen[above]
+        best = np.flatnonzero(values >= least)
+        if len(best) > k:  # ties
+            tied = np.flatnonzero(values[best] == least)
+            best = np.delete(best, tied[k - len(best) :])
+        chosen = chosen[best]
     return chosen[scores[chosen] > -np.inf]
-
-
-def warn_of_interruption(what):
-    """Say what is kept of an interrupted selection."""
-    warnings.warn(f"interrupted after {what}; they are kept, with equal weights.", stacklevel=2)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, best_rows, random_start, warn_of_interruption
+from handful.bilevel.strategies.base import Strategy, best_rows, random_start
 from handful.bilevel.strategies.weights import optimise_weights
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
@@ -36,10 +36,10 @@ class Forward(Strategy):
         self.n_start = n_start
         self.every_class = every_class
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """Random rows; warns where they are all of the coreset."""
         n_start = START[rule] if self.n_start is None else self.n_start
-        start = random_start(labels if self.every_class else None, candidates, n_start, size, rng)
+        start = random_start(candidates, n_start, size, rng, every_class=self.every_class)
         if size == len(start) < len(candidates):
             warnings.warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing was selected: "
@@ -58,34 +58,30 @@ class Forward(Strategy):
         weights = None
         corrected = 1  # size at which the weights were last optimised
         refills = REFILLS
-        try:
-            while True:
-                while len(model) < size:
-                    count = min(self.batch_size, size - len(model))
-                    best = model.recall(count)
-                    if best is None:
-                        weights = _with_newcomers(weights, len(model))
-                        if len(model) >= GROWTH[weighting] * corrected:
-                            weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
-                            corrected = len(model)
-                        else:
-                            model.solve(weights)
-                        best = best_rows(model, count, rule, self.batch_size, weighting != "binary")
-                    model.add(best)
-                    bar.update(len(best))
-                if weighting == "binary":
-                    break
-                weights = optimise_weights(model, _with_newcomers(weights, len(model)))
-                alive = weights > 0
-                if alive.all() or refills == 0 or not _worth_refilling(model, int((~alive).sum()), rule):
-                    break
-                refills -= 1
-                model.keep(alive)
-                weights, corrected = weights[alive], len(model)
-                bar.update(-int((~alive).sum()))
-        except KeyboardInterrupt:
-            warn_of_interruption(f"{len(model)} of {size} points")
-            weights = None
+        while True:
+            while len(model) < size:
+                count = min(self.batch_size, size - len(model))
+                best = model.recall(count)
+                if best is None:
+                    weights = _with_newcomers(weights, len(model))
+                    if len(model) >= GROWTH[weighting] * corrected:
+                        weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
+                        corrected = len(model)
+                    else:
+                        model.solve(weights)
+                    best = best_rows(model, count, rule, self.batch_size, weighting != "binary")
+                model.add(best)
+                bar.update(len(best))
+            if weighting == "binary":
+                break
+            weights = optimise_weights(model, _with_newcomers(weights, len(model)))
+            alive = weights > 0
+            if alive.all() or refills == 0 or not _worth_refilling(model, int((~alive).sum()), rule):
+                break
+            refills -= 1
+            model.keep(alive)
+            weights, corrected = weights[alive], len(model)
+            bar.update(-int((~alive).sum()))
         return weights
 
 

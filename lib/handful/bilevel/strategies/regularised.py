@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, warn_of_interruption
+from handful.bilevel.strategies.base import Strategy
 from handful.bilevel.strategies.weights import final_weights
 from handful.checks import check_integer, check_number
-from handful.linalg import project_simplex
+from handful.linalg import simplex_point
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
 AT_ONCE = 0.9  # share of the positive weights that a step must leave, so that the others can take over
@@ -60,8 +60,8 @@ class Regularised(Strategy):
             else:
                 [(_, _, weights)] = self.path(model, [size], watch=watch)
         except KeyboardInterrupt:
-            warn_of_interruption(f"{bar.n} rows were eliminated: {size} of the others are left")
             _hold(model, np.array(sorted(model.indices))[:size])
+            raise
         return None if weighting == "binary" else weights
 
     def path(self, model, sizes, *, watch=None):
@@ -144,7 +144,7 @@ class _Descent:
         slope = self.gradient + 0.5 * beta / np.sqrt(self._mixed(w))
         value = self.loss + beta * np.sqrt(self._mixed(w)).sum()
         for _ in range(40):
-            trial = project_simplex(w - self._length * slope)
+            trial = simplex_point(w - self._length * slope, 1.0)
             move = trial - w
             if not move.any():
                 break

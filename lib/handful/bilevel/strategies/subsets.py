@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, best_rows, random_start, warn_of_interruption
+from handful.bilevel.strategies.base import Strategy, best_rows, random_start
 from handful.bilevel.strategies.weights import final_weights
 
 
@@ -25,9 +25,9 @@ class Exchange(Strategy):
         self.batch_size = batch_size
         self.max_iter = max_iter
 
-    def start(self, labels, candidates, size, rule, rng):
+    def start(self, candidates, size, rule, rng):
         """As `Strategy.start`: `size` random rows."""
-        return random_start(labels, candidates, size, size, rng)
+        return random_start(candidates, size, size, rng)
 
     def bar(self, n, n_start, size):
         """As `Strategy.bar`, of steps."""
@@ -51,11 +51,10 @@ class Exchange(Strategy):
                 model.keep(alive)
                 model.add(newcomers)
                 bar.update(1)
-        except KeyboardInterrupt:
-            warn_of_interruption(f"{bar.n} exchanges, of which the best {size} points are left")
-        if best != model.indices:
-            model.keep(np.zeros(len(model), dtype=bool))
-            model.add(best)
+        finally:  # an interruption leaves the best set so far, too
+            if best != model.indices:
+                model.keep(np.zeros(len(model), dtype=bool))
+                model.add(best)
         model.solve()
         return None if weighting == "binary" else final_weights(model)
 

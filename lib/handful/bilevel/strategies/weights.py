@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.linalg import project_simplex
+from handful.linalg import simplex_point
 
 _ZERO = 1e-9  # smallest weight that counts as positive, in units of 1 / s
 GAUSS_NEWTON_BELOW = 400  # points up to which an s x s matrix is cheap
@@ -116,7 +116,7 @@ def descend(model, weights=None, *, max_iter=30, tol=1e-5):
     length = 0.1 / (s * max(slope.std(), np.finfo(float).tiny))
     for _ in range(max_iter):
         for _ in range(20):
-            trial = project_simplex(c - length * slope)
+            trial = simplex_point(c - length * slope, 1.0)
             move = trial - c
             new, new_slope = _slope(model, trial)
             if new <= loss - 1e-4 * (move @ move) / length:

@@ -1,0 +1,70 @@
+"""How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches anything."""
+
+import sys
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from sphinx.errors import ExtensionError
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import handful  # noqa: E402
+from pages import fetched, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+
+project, author, release = "handful", "the handful developers", handful.__version__
+copyright = "2026, the handful developers"
+html_title = f"handful {release}"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+default_role = "py:obj"
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_url_schemes = ["http", "https", "mailto"]
+nb_execution_mode = "cache"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_math_renderer = "mathml"
+
+linkcheck_anchors = False
+linkcheck_timeout = 30
+
+
+def _check_offline(app, error):
+    if error is None and app.builder.format == "html" and (wrong := fetched(app.outdir)):
+        raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
+
+
+def _skip_others(app, what, name, thing, skip, options):
+    """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes stays."""
+    thing = getattr(thing, "fget", None) or thing
+    return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
+
+
+def _formula(display):
+    def visit(self, node):
+        self.body.append(convert(node.astext(), display=display))
+        node.clear()  # its text has been written
+
+    return visit, None
+
+
+def setup(app):
+    """Called by sphinx: the generated pages, our docstrings, MathML, and the check that nothing is fetched."""
+    write_pages(HERE)
+    app.connect("autodoc-process-docstring", numpydoc_to_fields)
+    app.connect("autodoc-skip-member", _skip_others)
+    app.connect("build-finished", _check_offline)
+    app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))
+    return {"parallel_read_safe": True}

@@ -1,0 +1,183 @@
+"""The pages of the site that are written at each build: the reference, and a page a paper."""
+
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+from pathlib import Path
+
+import handful
+from handful_papers.catalogue import catalogue
+from handful_papers.gather import claims, collect, tally, tally_text
+from handful_papers.readme import COMMITTED
+
+ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = "Parameters|Attributes|Returns|Yields|Raises|Notes|Examples|References|Warns|See Also"
+
+# What would leave the machine when a page is opened. A link that waits for a click does not.
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video|embed)\b[^>]*\bsrc=["'](?:https?:)?//[^"']*"""
+    r"""|<link\b(?![^>]*rel=["'](?:next|prev|author|canonical))[^>]*\bhref=["'](?:https?:)?//[^"']*"""
+    r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
+    re.IGNORECASE,
+)
+COMPLEXITY = """\
+The pages of the rooms state costs in rows, features, points chosen and clusters. These tables measure them: each comes
+out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
+its parameters and versions."""
+
+
+def rooms():
+    """The public packages of the library, by name: `handful` itself, then its rooms."""
+    return ["handful", *(f"handful.{m.name}" for m in pkgutil.iter_modules(handful.__path__) if m.ispkg)]
+
+
+def public_names(room):
+    """The classes and functions that a package offers, those that it imports on demand too, in order."""
+    package = importlib.import_module(room)
+    names = sorted({*getattr(package, "__all__", ()), *(n for n in dir(package) if not n.startswith("_"))})
+    found = {name: getattr(package, name) for name in names}
+    return [n for n, thing in found.items() if _is_ours(thing)]
+
+
+def _is_ours(thing):
+    defined = inspect.isclass(thing) or inspect.isroutine(thing)
+    return defined and str(getattr(thing, "__module__", "")).startswith("handful.")
+
+
+def write_pages(docs):
+    """Write the reference and the papers' pages into the folder of the site's sources; return their paths."""
+    pages = {docs / "reference" / f"{room}.rst": _reference(room) for room in rooms()}
+    pages |= {docs / "papers" / f"{paper.key}.md": _paper(paper, docs / "papers") for paper in catalogue()}
+    pages[docs / "complexity.md"] = _complexity(sorted((ROOT / "benchmarks" / "results").glob("*.md")))
+    for path, text in pages.items():
+        path.parent.mkdir(exist_ok=True)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what is newer
+            path.write_text(text, encoding="utf-8")
+    return list(pages)
+
+
+def _complexity(tables):
+    """The benchmarks' tables on one page, that of the growth with n, d, m and clusters first."""
+    lines = ["# Complexity, measured", "", COMPLEXITY, ""]
+    for path in sorted(tables, key=lambda path: path.stem != "scaling"):
+        text = re.sub(r"^#+ .*\n+", "", path.read_text(encoding="utf-8"), count=1)
+        lines += [f"## {path.stem.replace('_', ' ').capitalize()}", "", re.sub(r"^#", "##", text, flags=re.MULTILINE)]
+    return "\n".join(lines)
+
+
+def _reference(room):
+    lines = [
+        room,
+        "=" * len(room),
+        "",
+        f".. automodule:: {room}",
+        "   :no-members:",
+        "",
+        f".. currentmodule:: {room}",
+        "",
+    ]
+    for name in public_names(room):
+        thing = getattr(importlib.import_module(room), name)
+        if room == "handful" and (home := _home(thing, name)):
+            lines += [f"`{name} <{home}.{name}>`", f"   {_first_line(thing)}", ""]
+            continue
+        lines += [name, "-" * len(name), ""]
+        kind, members = (
+            ("class", ["   :members:", "   :inherited-members:"]) if inspect.isclass(thing) else ("function", [])
+        )
+        lines += [f".. auto{kind}:: {name}", *members, ""]
+    return "\n".join(lines)
+
+
+def _home(thing, name):
+    """The room whose page describes what the top of the package only re-exports; "" where there is none."""
+    room = ".".join(thing.__module__.split(".")[:2])
+    return room if room in rooms() and name in public_names(room) else ""
+
+
+def _first_line(thing):
+    return inspect.getdoc(thing).splitlines()[0]
+
+
+def _paper(paper, folder):
+    figures = ROOT / "figures"
+    results = [r for r in collect(figures, COMMITTED) if r.paper == paper.key]
+    stated = claims(results)
+    theirs, own = [c for c in stated if not c.own], [c for c in stated if c.own]
+    lines = [f"# {paper.title}", "", f"{paper.source}. {paper.about}.", ""]
+    lines += [f"[The paper]({paper.url})", ""] * bool(paper.url)
+    lines += [f"Of its {len(theirs)} claims that we judge, {tally_text(tally(theirs))}."] * bool(theirs)
+    lines += [f"Of {len(own)} further claims of our own, {tally_text(tally(own))}."] * bool(own)
+    lines += [
+        "",
+        "Each section names the notebook that made its figure and numbers. `make reproduce` runs it on small data.",
+        "",
+    ]
+    for item in paper.items:
+        mine = [r for r in results if r.name == item.name]
+        lines += [f"## {item.label + ': ' if item.label else ''}{item.title}", "", item.about, ""]
+        lines += _item(item, mine[0], stated, folder) if mine else ["Not yet run at a committed profile.", ""]
+    return "\n".join(lines)
+
+
+def _item(item, result, stated, folder):
+    lines = []
+    for stem in result.record["figures"][:1]:
+        picture = os.path.relpath(result.path.with_name(f"{stem}.png"), folder)
+        lines += [f"![{item.label or item.title}]({picture})", ""]
+    taken = f"profile {result.profile}, {len(result.record['seeds']) or 'no'} seeds, {result.minutes} minutes"
+    lines += [f"Notebook `notebooks/{item.name}.ipynb`; data: {result.level}; {taken}.", ""]
+    judged = [c for c in stated if c.item == item.label and c.result.name == item.name]
+    if judged:
+        lines += ["| claim | paper | ours | verdict |", "|---|---|---|---|"]
+        for c in judged:
+            text = f"{c.text} ({'ours' if c.own else 'the paper'})"
+            lines.append("| " + " | ".join(_cell(x) for x in (text, c.paper, c.ours, c.verdict)) + " |")
+    return [*lines, ""]
+
+
+def _cell(text):
+    return re.sub(r"([|$<>*_`\[\]])", r"\\\1", str(text)).replace("\n", " ")
+
+
+def numpydoc_to_fields(app, what, name, thing, options, lines):
+    """Sections of a docstring ("Parameters" over a rule) as field lists; sphinx calls it for each docstring.
+
+    An entry is ``name : words`` and the indented lines below it, which go on with the words.
+    """
+    text = "\n".join(lines)
+    pattern = re.compile(rf"^({SECTIONS})\n-{{3,}}\n(.*?)(?=^(?:{SECTIONS})\n-{{3,}}\n|\Z)", re.MULTILINE | re.DOTALL)
+    lines[:] = pattern.sub(lambda m: _section(m[1], m[2]), text).splitlines()
+
+
+def _section(title, body):
+    if title in ("Notes", "Examples", "References", "See Also"):
+        return f"\n.. rubric:: {title}\n\n{body}\n"
+    entries = []
+    for line in body.strip("\n").splitlines():
+        if line and not line.startswith(" "):
+            entries.append([line])
+        elif entries:
+            entries[-1].append(line)
+    return f"\n:{title}:\n" + "".join(_entry(*entry, bare=title in ("Returns", "Yields")) for entry in entries) + "\n"
+
+
+def _entry(head, *rest, bare):
+    name, colon, words = head.partition(" : ")
+    body = [words or "", *(line.strip() for line in rest)]
+    if not colon and bare:
+        return "    " + "\n    ".join([head, *body]) + "\n\n"
+    term = ", ".join(f"``{part.strip()}``" for part in name.split(", "))
+    return f"    {term}\n        " + "\n        ".join(line for line in body if line) + "\n\n"
+
+
+def fetched(site):
+    """What the pages and styles of a built site would load from elsewhere, as a list of "file: what"."""
+    files = [path for kind in ("html", "css") for path in sorted(Path(site).rglob(f"*.{kind}"))]
+    return [
+        f"{path.relative_to(site)}: {found[:120]}"
+        for path in files
+        for found in _FETCHED.findall(path.read_text(encoding="utf-8"))
+    ]

@@ -1,0 +1,99 @@
+"""Families of estimators: in which features, with which penalty and weights points are chosen for each."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
+
+KERNEL = Nystrom(RBF(), n_landmarks=128)
+L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
+LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows has no solution to rounding
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to choose points for a family.
+
+    Attributes
+    ----------
+    name : str, for `TrainerCoreset.trials_`
+    proxy : transformer, or None for the features as they are
+    l2 : strength of the penalty of the model that stands in for the estimator
+    weighting : "binary" or "optimised", as in `BilevelCoreset`
+    """
+
+    name: str
+    proxy: object
+    l2: float
+    weighting: str = "binary"
+
+
+def linear(estimator, n):
+    """The estimator's own problem: its penalty for n rows, where it tells one, and optimised weights."""
+    given = estimator.get_params()
+    inverse, alpha = given.get("C"), given.get("alpha")
+    if isinstance(inverse, Real):
+        l2 = 1 / (inverse * n)
+    elif isinstance(alpha, Real):  # that of SGDClassifier and the like stands beside the mean loss already
+        l2 = alpha if "learning_rate" in given else alpha / n
+    else:  # it finds one by cross-validation, or has none
+        l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
+    return [Way("linear", None, max(l2, LEAST_L2), "optimised")]
+
+
+def trees(estimator, n):
+    """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the kernel must not."""
+    return [Way("random trees", TreeLeaves(), L2), Way("RBF", make_pipeline(StandardScaler(), KERNEL), L2)]
+
+
+def networks(estimator, n):
+    """Kernel features (an RBF serves as well as a network's tangent kernel: the paper's Table 10), and none."""
+    return [Way("RBF", KERNEL, L2), Way("linear", None, 1 / n, "optimised")]
+
+
+def kernels(estimator, n):
+    """Features of the RBF kernel."""
+    return [Way("RBF", KERNEL, L2)]
+
+
+# Family -> (where its classes are defined, its ways); the first that fits counts. A module stands for all in it.
+FAMILIES = {
+    "linear": (("sklearn.linear_model", "sklearn.svm._classes.Linear", "sklearn.discriminant_analysis"), linear),
+    "trees": (("sklearn.tree", "sklearn.ensemble", "xgboost", "lightgbm", "catboost"), trees),
+    "networks": (("sklearn.neural_network",), networks),
+    "kernels and neighbours": (("sklearn.neighbors", "sklearn.svm", "sklearn.gaussian_process"), kernels),
+}
+
+
+def ways_for(estimator, n):
+    """The ways to choose points for an estimator.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator, the last step of a pipeline
+    n : float, the total sample_weight of the rows, on which the strength of a linear model's penalty depends
+
+    Raises
+    ------
+    TypeError
+        for a class in place of an estimator
+    ValueError
+        for an estimator of no known family; the message names the families
+    """
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
+        )
+    names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
+    for places, ways in FAMILIES.values():
+        if any(name.startswith(places) for name in names):
+            return ways(estimator, n)
+    known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
+    raise ValueError(
+        f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy of its own, a "
+        "transformer whose features a linear model could use in its place: "
+        "BilevelCoreset.for_estimator(estimator, proxy=Nystrom(RBF()))."
+    )

@@ -1,0 +1,93 @@
+"""Features of tree ensembles: which leaves rows share."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import RandomTreesEmbedding
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from handful.bilevel.proxies.kernels import DTYPES, flattened
+from handful.checks import MAX_SEED, as_generator, check_integer
+
+
+class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Features whose inner products approximate the share of trees in which two rows fall into the same leaf.
+
+    A proxy for boosting and forests (ours; the paper's Section 3.5.2 proposes kernels for networks). The leaves of a
+    forest are the columns of a matrix of zeros and ones; its leading right singular vectors make few features of them.
+    Random trees (Geurts, Ernst and Wehenkel 2006, with cuts drawn without labels) suit what is not known yet; a forest
+    that was fitted to the labels looks where they change.
+
+    Parameters
+    ----------
+    forest : None for `RandomTreesEmbedding(100, max_depth=6)`, whose trees are drawn without labels; or a forest of
+        scikit-learn's, such as `ExtraTreesClassifier(100, max_leaf_nodes=32)`, that is fitted to them
+    n_components : int, number of features at most
+    random_state : None, int or Generator, of the forest and of the singular vectors
+
+    Attributes
+    ----------
+    forest_ : the fitted forest
+    encoder_, svd_ : what makes features of its leaves
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful.bilevel.proxies import TreeLeaves
+    >>> X = np.repeat([[0.0], [1.0]], 10, axis=0)
+    >>> Z = TreeLeaves(random_state=0).fit_transform(X)
+    >>> (Z @ Z.T)[0, [1, 19]].round(3)  # equal rows share all leaves, distant ones few
+    array([1. , 0.1])
+    """
+
+    def __init__(self, forest=None, *, n_components=64, random_state=None):
+        self.forest = forest
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are random.
+
+        Raises
+        ------
+        TypeError
+            if `forest` has no leaves to ask for, or is a class
+        """
+        self._fit(X, y)
+        return self
+
+    def fit_transform(self, X, y=None):
+        """Fit, and give the features of each row of `X`, shape (n, r)."""
+        leaves = self._fit(X, y)
+        return self.svd_.transform(leaves)
+
+    def transform(self, X):
+        """The features of each row of `X`, shape (n, r)."""
+        check_is_fitted(self, "svd_")
+        return self.svd_.transform(self._leaves(validate_data(self, flattened(X), dtype=DTYPES, reset=False)))
+
+    def _fit(self, X, y):
+        check_integer("n_components", self.n_components)
+        forest = RandomTreesEmbedding(max_depth=6) if self.forest is None else self.forest
+        if isinstance(forest, type) or not hasattr(forest, "apply"):
+            raise TypeError(
+                "forest must have leaves to ask for, as ExtraTreesClassifier() has (an instance, not the class), got "
+                f"forest={forest!r}."
+            )
+        X = validate_data(self, flattened(X), dtype=DTYPES)
+        rng = as_generator(self.random_state)
+        self.forest_ = clone(forest).set_params(random_state=int(rng.integers(MAX_SEED))).fit(X, y)
+        self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
+        leaves = self._leaves(X)
+        rank = min(self.n_components, min(leaves.shape) - 1) or 1
+        self.svd_ = TruncatedSVD(rank, random_state=int(rng.integers(MAX_SEED))).fit(leaves)
+        self._n_features_out = rank
+        return leaves
+
+    def _leaf_numbers(self, X):
+        return self.forest_.apply(X).reshape(len(X), -1)  # boosting has one tree a step and class
+
+    def _leaves(self, X):
+        numbers = self._leaf_numbers(X)
+        return self.encoder_.transform(numbers) / np.float32(np.sqrt(numbers.shape[1]))

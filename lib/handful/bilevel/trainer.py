@@ -1,0 +1,223 @@
+"""TrainerCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone, is_regressor
+from sklearn.metrics import mean_squared_error, zero_one_loss
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_memory, has_fit_parameter, validate_data
+
+from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
+from handful.bilevel.families import L2, Way, ways_for
+from handful.bilevel.problems.linear import LeastSquares, Logistic
+from handful.checks import MAX_SEED, check_integer
+from handful.coreset import Selector
+
+LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
+
+
+class TrainerCoreset(Selector):
+    """The coreset that suits a given estimator; `BilevelCoreset.for_estimator` makes one.
+
+    A coreset is chosen for a model: in the features of a proxy of the estimator's family (Borsos et al. 2024,
+    Section 3.5.2), in which a linear model stands in for it. No proxy suits every data set, and on some none beats a
+    stratified draw. So the outer loss of the bilevel problem has the last word, with the estimator itself as the inner
+    problem (ours): some rows are held out, the estimator is trained on each choice, and the choice with the least loss
+    on the held-out rows is taken.
+
+    - linear models: their own problem, with optimised weights
+    - trees, forests, boosting: leaves shared in random trees (`TreeLeaves`); RBF features
+    - networks: RBF features; the rows as they are, for logistic regression with optimised weights
+    - nearest neighbours, kernel machines, Gaussian processes: RBF features
+
+    Tried besides are k-means++ and `n_draws` draws stratified by class. Weights estimate sums over all rows: where they
+    are not optimised, rows of a class share the class's weight, so that probabilities stay calibrated although hard
+    (and rare) rows are chosen more often.
+
+    Parameters
+    ----------
+    selector : `BilevelCoreset` that chooses; its problem, size, weighting and random_state are set here
+    estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one: then the steps before it are
+        fitted to all rows, and the proxy sees what the estimator sees
+    size : number of points m
+    proxy : transformer to use instead of the family's, for estimators of other families
+    n_draws : stratified draws (for regressors: uniform ones) to compare with; 0 trusts the proxies, k-means++ is then
+        left out as well
+    n_held_out : rows on which the choices are compared, at most; a fifth of all rows where that is less. They cannot be
+        chosen
+    memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
+        another estimator on the same rows, at the same size and random_state, is then only fitted to it
+    random_state : int, Generator or None
+
+    Attributes
+    ----------
+    indices_ : shape (m,)
+    weights_ : shape (m,), they add up to the total sample_weight. They are all alike where the estimator's `fit` takes
+        no `sample_weight`, and cost it dear: nothing makes up for the classes' shares among chosen rows, nor for hard
+        rows that stand for few others. The held-out rows notice, and such an estimator often ends with a draw
+    encoder_ : the steps of a Pipeline before its estimator, fitted to all rows
+    trials_ : dict, choice -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
+        .001), the share of errors for classifiers without probabilities, the mean squared error for regressors
+    way_ : the choice that was taken, such as "random trees"
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from handful import BilevelCoreset
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(random_state=0)
+    >>> coreset = BilevelCoreset.for_estimator(forest, size=40, random_state=0).fit(X, y)
+    >>> X_small, y_small, w = coreset.take(X, y)
+    >>> bool(forest.fit(X_small, y_small, sample_weight=w).score(X, y) > 0.9)
+    True
+    """
+
+    _needs_y = True
+
+    def __init__(
+        self,
+        selector,
+        estimator,
+        *,
+        size=100,
+        proxy=None,
+        n_draws=5,
+        n_held_out=4000,
+        memory=None,
+        random_state=None,
+    ):
+        self.selector = selector
+        self.estimator = estimator
+        self.size = size
+        self.proxy = proxy
+        self.n_draws = n_draws
+        self.n_held_out = n_held_out
+        self.memory = memory
+        self.random_state = random_state
+
+    def ways(self, n):
+        """The ways to choose, for rows of total sample_weight `n`: a list of `Way`, the family's or the proxy's own.
+
+        Raises
+        ------
+        ValueError
+            for an estimator of no known family where no `proxy` is given
+        """
+        if self.proxy is not None:
+            return [Way("proxy", self.proxy, L2)]
+        return ways_for(self._steps()[1], n)
+
+    def _steps(self):
+        # (what comes before the estimator, or None; the estimator)
+        if isinstance(self.estimator, Pipeline):
+            before, last = self.estimator[:-1], self.estimator[-1]
+            return (before if len(before) else None), last
+        return None, self.estimator
+
+    def _check_X_y(self, X, y):
+        check_integer("n_draws", self.n_draws, least=0)
+        check_integer("n_held_out", self.n_held_out, least=0)
+        before, last = self._steps()
+        if before is None or y is None:
+            X, y = super()._check_X_y(X, y)
+        else:
+            self.encoder_ = clone(before).fit(X, y)
+            encoded = self.encoder_.transform(X)
+            encoded, y = super()._check_X_y(encoded.toarray() if sparse.issparse(encoded) else encoded, y)
+            validate_data(self, X, skip_check_array=True)  # the number and the names of the features before encoding
+            X = encoded
+        if not is_regressor(last) and type_of_target(y).startswith("continuous"):
+            raise ValueError(
+                f"{type(last).__name__} is a classifier, but y holds the targets of a regression (continuous numbers): "
+                "give a regressor, or labels."
+            )
+        return X, y
+
+    def _select(self, X, y, sample_weight, rng):
+        estimator = clone(self._steps()[1])
+        seed = int(rng.integers(MAX_SEED))  # drawn in any case, so that all estimators see the same choices
+        if estimator.get_params().get("random_state", 0) is None:
+            estimator.set_params(random_state=seed)
+        weighted = has_fit_parameter(estimator, "sample_weight")
+        labels = None if is_regressor(estimator) else y
+        rest, held = self._split(labels, sample_weight, rng)
+        choices = {}
+        for name, selector, proxy in self._selectors(estimator, sample_weight.sum(), weighted, rng):
+            found = check_memory(self.memory).cache(chosen)(selector, proxy, X[rest], y[rest], sample_weight[rest])
+            indices, weights = rest[found[0]], found[1]
+            if not weighted:
+                weights = np.ones(self.size)
+            elif getattr(selector, "weighting", "") != "optimised":
+                weights = class_weights(labels, sample_weight, indices)
+            choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
+        self.trials_ = {}
+        if len(choices) > 1 and len(held):
+            for name, (indices, weights) in choices.items():
+                model = estimator.fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
+                self.trials_[name] = held_out_loss(model, X[held], y[held], sample_weight[held])
+        self.way_ = min(self.trials_, key=self.trials_.get) if self.trials_ else next(iter(choices))
+        return choices[self.way_]
+
+    def _split(self, labels, sample_weight, rng):
+        """Rows that may be chosen, and rows held out; of each class at least one may be chosen."""
+        present = rng.permutation(np.flatnonzero(sample_weight))
+        held = present[: min(self.n_held_out, len(present) // 5, len(present) - self.size)]
+        if labels is not None:
+            held = held[np.isin(labels[held], labels[present[len(held) :]])]
+        return np.setdiff1d(present, held), held
+
+    def _selectors(self, estimator, n, weighted, rng):
+        # (name, selector, proxy or None) of all choices; a seed is drawn for each, whether it needs one or not
+        seeds = iter(rng.integers(MAX_SEED, size=2 + self.n_draws).tolist())
+        proxy_seed, seed = next(seeds), next(seeds)
+        for way in self.ways(n):
+            proxy = None if way.proxy is None else clone(way.proxy)
+            if proxy is not None:
+                given = proxy.get_params()
+                unset = [key for key in given if key.endswith("random_state") and given[key] is None]
+                proxy.set_params(**dict.fromkeys(unset, proxy_seed))
+            weighting = way.weighting if weighted else "binary"
+            problem = LeastSquares(way.l2) if is_regressor(estimator) else Logistic(way.l2)
+            options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
+            yield way.name, clone(self.selector).set_params(**options), proxy
+        if self.n_draws:
+            yield "k-means++", KMeansPlusPlus(self.size, random_state=seed), StandardScaler()
+        draw = UniformCoreset if is_regressor(estimator) else StratifiedCoreset
+        for i, seed in enumerate(seeds, start=1):
+            yield f"draw {i}", draw(self.size, random_state=seed), None
+
+
+def chosen(selector, proxy, X, y, sample_weight):
+    """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
+    if proxy is not None:  # selection reads float32 fastest, column by column
+        X = np.asfortranarray(proxy.fit_transform(X, y), dtype=np.float32)
+    selector.fit(X, y, sample_weight=sample_weight)
+    return selector.indices_, selector.weights_
+
+
+def class_weights(labels, sample_weight, indices):
+    """Weights of some rows: the sample_weight of each class, shared out evenly among its rows; of one class if None."""
+    classes = (
+        np.zeros(len(sample_weight), dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]
+    )
+    counts = np.bincount(classes[indices], minlength=classes.max() + 1)
+    return (np.bincount(classes, weights=sample_weight) / np.maximum(counts, 1))[classes[indices]]
+
+
+def held_out_loss(model, X, y, sample_weight=None):
+    """Loss of a fitted model: log-loss (nats), the share of errors without probabilities, or the mean squared error.
+
+    Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one again.
+    """
+    if is_regressor(model):
+        return float(mean_squared_error(y, model.predict(X), sample_weight=sample_weight))
+    if not hasattr(model, "predict_proba"):
+        return float(zero_one_loss(y, model.predict(X), sample_weight=sample_weight))
+    shares = np.maximum(model.predict_proba(X), LEAST_PROBABILITY)
+    at = np.searchsorted(model.classes_, y)
+    known = model.classes_[np.minimum(at, len(model.classes_) - 1)] == y
+    own = np.where(known, shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1), LEAST_PROBABILITY)
+    return float(np.average(-np.log(own), weights=sample_weight))

@@ -1,0 +1,1 @@
+"""What the paper claims of each item (`<notebook>.toml`), and which numbers decide it (`<notebook>.py`)."""
