@@ -3,8 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, CoresetEstimator, KCenter, LightweightCoreset, UniformCoreset
-from handful.resampling import CoresetSampler, WeightedFit
+from handful import (
+    BilevelCoreset,
+    CoresetEstimator,
+    CoresetSampler,
+    KCenter,
+    LightweightCoreset,
+    UniformCoreset,
+    WeightedFit,
+)
 from imblearn.pipeline import make_pipeline
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin

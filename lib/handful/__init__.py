@@ -7,6 +7,7 @@ from handful.clustering import VCGMM
 from handful.comparison import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
+from handful.resampling import CoresetSampler, WeightedFit
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce
@@ -18,6 +19,7 @@ __all__ = [
     "BilevelCoreset",
     "Coreset",
     "CoresetEstimator",
+    "CoresetSampler",
     "KCenter",
     "KMeansPlusPlus",
     "LeastSquares",
@@ -31,5 +33,6 @@ __all__ = [
     "Selector",
     "StratifiedCoreset",
     "UniformCoreset",
+    "WeightedFit",
     "compare",
 ]

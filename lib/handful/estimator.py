@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
-from handful.checks import MAX_SEED, as_generator
+from handful.checks import MAX_SEED, as_generator, is_dask
 from handful.coreset import check_selector, choose, take_rows
 from handful.types import Seed, Table
 
@@ -213,7 +213,7 @@ class CoresetEstimator(Delegate):
     def _check_rows(self, X):
         # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
         takes = get_tags(self.estimator).input_tags
-        if not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
+        if not is_dask(X) and not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
             check_array(X, accept_sparse=True, ensure_all_finite=not takes.allow_nan, estimator=self)
 
     def _fresh_parts(self):

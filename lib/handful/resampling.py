@@ -99,6 +99,16 @@ class WeightedFit(Delegate):
     Attributes
     ----------
     estimator_ : the fitted estimator; `predict`, `score` and so on are its own
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from handful import CoresetSampler, LightweightCoreset
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X_small, y_small = CoresetSampler(LightweightCoreset(60, random_state=0)).fit_resample(X, y)
+    >>> len(WeightedFit(LogisticRegression(max_iter=5000)).fit(X_small, y_small).predict(X))
+    569
     """
 
     def __init__(self, estimator):
