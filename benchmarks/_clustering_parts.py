@@ -84,8 +84,7 @@ def dask_run(path):
     """The same through dask: statistics chunk by chunk, then the fit on the coreset."""
     import dask
     import dask.array as da
-    from handful.clustering.vcgmm import VCGMM
-    from handful.distributed import LightweightCoreset
+    from handful import VCGMM, LightweightCoreset
 
     X = np.load(path, mmap_mode="r")
     few = np.array(X[:20_000])
@@ -99,7 +98,8 @@ def dask_run(path):
         start = time.perf_counter()
         coreset = LightweightCoreset(1 << 16, random_state=0).fit(lazy)
         seconds = time.perf_counter() - start
-        model = VCGMM(1000, compute_labels=False, random_state=0).fit(coreset.X_, sample_weight=coreset.weights_)
+        rows, weights = coreset.take(lazy)
+        model = VCGMM(1000, compute_labels=False, random_state=0).fit(rows, sample_weight=weights)
     return dict(megabytes=peak.megabytes, coreset_seconds=seconds, error=_error(X, model))
 
 

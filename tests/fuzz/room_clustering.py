@@ -44,6 +44,7 @@ BY_NAME = {
     "kappa": number(least=0, good=(4 / 9, 2 / 3)),
     "chain_length": integer(good=(1, 2)),
     "n_random": integer(0, good=(0, 1)),
+    "n_warmup": integer(0, good=(0, 2)),
     "start": choice("auto", "random", "nearest"),
     "moves": choice("split", "empty", None),
     "grow": boolean(),

@@ -48,6 +48,7 @@ BY_NAME = {
     "size": sizes(),
     "random_state": seed(),
     "verbose": same(False),
+    "memory": same(None),
     "n_sweeps": integer(0, good=(1, 2)),
     "n_candidates": integer(good=(1, 5)),
     "noise": number(above=0, good=(1e-3, 1.0)),
@@ -301,12 +302,11 @@ def entries():
         most_rows=12,
         selector=same(BilevelCoreset()),
         estimator=same(LogisticRegression()),
-        proxy=None,
-        l2=None,
+        n_draws=integer(good=(1, 2)),
+        **dict.fromkeys(("proxy", "n_held_out", "memory")),
         X=made(lambda world: world.X),
         y=made(lambda world: world.code),
         size=sizes(least=2),
-        weighting=same("auto"),
     )
     streaming = "handful.streaming"
     selectors = choice(UniformCoreset(), KCenter(), names="selector|fit")
