@@ -11,7 +11,7 @@ PYTHON ?=
 STAMP = .venv/.handful
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: help reproduce test lint lab docs links bench clean
+.PHONY: help reproduce test lint types lab docs links bench clean
 
 help: ## Show this
 	@echo "Targets (what needs .venv sets it up first):"
@@ -29,13 +29,15 @@ reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE
 test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
-lint: $(STAMP) ## Check code and notebooks with ruff, types with mypy, and that notebook sources hold no outputs
+lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
-	@.venv/bin/mypy
 	@find notebooks docs/howto -name .ipynb_checkpoints -prune -o -name '*.ipynb' -exec \
 		.venv/bin/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" {} + \
 		|| { echo "Notebooks hold outputs; to strip them: .venv/bin/pre-commit run --all-files"; exit 1; }
+
+types: $(STAMP) ## Check the annotations of the public interface with mypy (half a minute)
+	@.venv/bin/mypy
 
 lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
 	@.venv/bin/jupyter lab notebooks/index.ipynb

@@ -9,8 +9,8 @@ from setuptools import setup
 
 ROOT = Path(__file__).parent
 PAPERS = {
-    "Paper: Data Summarization via Bilevel Optimization": "https://jmlr.org/papers/v25/21-1132.html",
-    "Paper: On Coresets for Support Vector Machines": "https://arxiv.org/abs/2002.06469",
+    "Paper: bilevel coresets": "https://jmlr.org/papers/v25/21-1132.html",
+    "Paper: SVM coresets": "https://arxiv.org/abs/2002.06469",
 }
 
 

@@ -50,8 +50,18 @@ def test_the_judge_sees_what_it_is_for():
 
 
 def estimators():
-    from handful import VCGMM, BilevelCoreset, KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset
-    from handful import LogisticSensitivity, MergeReduce, UniformCoreset
+    from handful import (
+        VCGMM,
+        BilevelCoreset,
+        KCenter,
+        KMeansPlusPlus,
+        LightweightCoreset,
+        LinearSVM,
+        LogisticSensitivity,
+        MergeReduce,
+        SVMCoreset,
+        UniformCoreset,
+    )
     from handful.baselines import FRCL, ForgettingEvents, Hardest, Herding, ICaRL, MaxEntropy, StratifiedCoreset
     from handful.bilevel import OptimalDesign
     from handful.bilevel.proxies import RBF, Nystrom

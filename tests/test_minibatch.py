@@ -14,7 +14,10 @@ WEIGHTS_ARE_DRAWS = (
 
 @parametrize_with_checks(
     [MiniBatchKMeans(n_clusters=3, n_steps=100, random_state=0)],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_DRAWS},
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_DRAWS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_DRAWS,
+    },
 )
 def test_is_a_scikit_learn_clusterer(estimator, check):
     check(estimator)

@@ -11,7 +11,7 @@ from handful.svm.kernels import design
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.svm import SVC
@@ -329,13 +329,43 @@ def test_stopping_early_warns_and_still_certifies(rng):
     ("labels", "message"),
     [
         ([1, 1, 1, 1], "one class"),
-        ([0, 1, 2, 1], "Only binary"),
         ([0.5, 1.5, 2.2, 0.1], "Unknown label type"),
     ],
 )
-def test_labels_other_than_two_classes_are_refused(labels, message):
+def test_labels_that_are_no_classes_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
         LinearSVM().fit(np.arange(8.0).reshape(4, 2), labels)
+
+
+def test_several_classes_are_one_against_the_rest():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = LinearSVM(l2=0.01).fit(X, names)
+    for k, name in enumerate(model.classes_):
+        alone = LinearSVM(l2=0.01).fit(X, names == name)
+        np.testing.assert_allclose(model.coef_[k], alone.coef_[0], rtol=1e-5, atol=1e-7)
+        assert model.objective_[k] == pytest.approx(alone.objective_, rel=1e-6)
+    margins = model.decision_function(X)
+    assert margins.shape == (150, 3)
+    assert (model.predict(X) == model.classes_[margins.argmax(axis=1)]).all()
+    assert model.gap_ <= 1e-8
+    again = LinearSVM(l2=0.01, warm_start=True).fit(X, names)
+    assert again.fit(X, names).coef_.shape == (3, 4)
+
+
+@pytest.mark.parametrize("class_weight", [{1: 5.0}, {0: 0.5, 1: 2}, "balanced"])
+def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
+    X, y = make(rng, 80, 3)
+    y = (y > 0).astype(int)
+    y[:30] = 0
+    ours = LinearSVM(l2=0.05, class_weight=class_weight).fit(X, y)
+    svc = SVC(kernel="linear", C=1 / (0.05 * 80), class_weight=class_weight, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, svc.coef_, rtol=1e-4, atol=1e-5)
+    repeated = LinearSVM(l2=0.05, class_weight=class_weight).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    weighted = LinearSVM(l2=0.05, class_weight=class_weight).fit(X, y, sample_weight=np.full(80, 2.0))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="class_weight"):
+        LinearSVM(class_weight={7: 1.0}).fit(X, y)
 
 
 @pytest.mark.parametrize("bad", [{"l2": 0}, {"l2": -1.0}, {"tol": 0}])

@@ -432,9 +432,16 @@ def test_hard_assignments_are_lloyds_iterations(rng):
 
 # scikit-learn's checks, odd and bad input
 
+OTHER_SEEDS = (
+    "rows removed or repeated are other rows to draw seeds from: another local optimum; equal from equal centres, which "
+    "is tested above"
+)
+ASKS_FOR_CLASSES = "asks whatever has predict_proba for a classifier's tags; test_sparse_input compares with dense rows"
 EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "rows removed or repeated are other rows to draw seeds from: "
-    "another local optimum; equal from equal centres, which is tested above",
+    "check_sample_weight_equivalence_on_dense_data": OTHER_SEEDS,
+    "check_sample_weight_equivalence_on_sparse_data": OTHER_SEEDS,
+    "check_estimator_sparse_array": ASKS_FOR_CLASSES,
+    "check_estimator_sparse_matrix": ASKS_FOR_CLASSES,
 }
 
 
@@ -583,3 +590,33 @@ def test_more_clusters_than_distinct_rows_are_reported(rng):
         model = VCGMM(8, random_state=0).fit(X)
     assert len(np.unique(model.cluster_centers_.round(9), axis=0)) == 5
     assert quantization_error(X, model.cluster_centers_) < 1e-12 * X.size
+
+
+# What a mixture is asked
+
+
+@pytest.mark.parametrize("covariance", ["shared", "isotropic"])
+def test_probabilities_criterion_inertia_and_draws_are_those_of_the_mixture(rng, covariance):
+    X, u = blobs(rng, n=600, d=3, k=4), rng.integers(0, 3, 600)
+    model = quietly(VCGMM(4, covariance=covariance, random_state=0), X, sample_weight=u)
+    variance = np.broadcast_to(model.variance_, 4)
+    sq_dist = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
+    joint = model.weights_ * np.exp(-sq_dist / (2 * variance)) / (2 * np.pi * variance) ** 1.5
+    np.testing.assert_allclose(model.predict_proba(X), joint / joint.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12)
+    free = 13 if covariance == "shared" else 4 * 3 + 4 + 3
+    assert model.bic(X) == pytest.approx(free * np.log(600) - 2 * np.log(joint.sum(axis=1)).sum())
+    assert model.inertia_ == pytest.approx(u @ sq_dist.min(axis=1))
+    rows, labels = model.sample(20_000)
+    np.testing.assert_allclose(np.bincount(labels) / 20_000, model.weights_, atol=0.02)
+    for c in range(4):
+        mine = rows[labels == c]
+        np.testing.assert_allclose(mine.mean(axis=0), model.cluster_centers_[c], atol=6 * np.sqrt(variance[c] / 2000))
+        assert mine.var(axis=0) == pytest.approx(variance[c], rel=0.15)
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1, got n_samples=0"):
+        model.sample(0)
+
+
+def test_the_criterion_finds_the_number_of_clusters(rng):
+    X = blobs(rng, n=2000, d=4, k=5) + 0.0
+    criteria = {k: quietly(VCGMM(k, random_state=0), X).bic(X) for k in (2, 3, 5, 9)}
+    assert min(criteria, key=criteria.get) == 5

@@ -1,5 +1,6 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
+import handful.compiling  # noqa: F401 (says so when a first call compiles)
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM

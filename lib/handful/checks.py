@@ -81,13 +81,13 @@ def check_dtype(dtype):
         raise ValueError(f"dtype must be float32 or float64, got dtype={dtype!r}.")
 
 
-def check_rows(X, name="X"):
+def check_rows(X, name="X", *, accept_sparse=False):
     """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
     try:
-        X = check_array(X, dtype=[np.float64, np.float32], input_name=name)
+        X = check_array(X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse)
     except ValueError as error:  # about shapes, it does not say of what
         raise ValueError(f"{name}: {error}") from None
-    check_magnitude(X, name, X.dtype)
+    check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X
 
 
@@ -175,18 +175,19 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
 
 
-def signed_labels(y, model):
+def signed_labels(y, model, *, several=False):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
     Parameters
     ----------
     y : labels of any kind, shape (n,)
     model : str, what needs two classes, for the message: "an SVM"
+    several : bool; k > 2 classes are fine, too: then the signs have shape (k, n), +1 where the row is of the class
 
     Raises
     ------
     ValueError
-        unless there are exactly two classes.
+        unless there are exactly two classes, or with `several` at least two.
     """
     numbers = np.asarray(y)
     if numbers.dtype.kind in "iub" and numbers.ndim == 1 and numbers.size:
@@ -201,6 +202,8 @@ def signed_labels(y, model):
             "BilevelCoreset(LeastSquares(...))."
         )
     classes, codes = np.unique(y, return_inverse=True)
+    if several and len(classes) > 2:
+        return classes, 2.0 * (codes == np.arange(len(classes))[:, None]) - 1.0
     if len(classes) != 2:
         shown = ", ".join(repr(c.item() if hasattr(c, "item") else c) for c in classes[:5])
         few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
@@ -237,3 +240,33 @@ def physical_memory():
     if not hasattr(os, "sysconf"):
         return float("inf")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(what, n_bytes, way_out):
+    """MemoryError, before anything is allocated, where `n_bytes` are more than this machine has.
+
+    Parameters
+    ----------
+    what : str, what would be allocated, with its shape
+    n_bytes : number
+    way_out : str, ends the message
+    """
+    if n_bytes > physical_memory():
+        raise MemoryError(
+            f"{what} needs {int(n_bytes):,} bytes, more than the {physical_memory():,} of this machine: {way_out}."
+        )
+
+
+def check_coreset(indices, weights):
+    """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
+    indices, weights = np.asarray(indices), np.asarray(weights)
+    if indices.ndim != 1 or indices.shape != weights.shape:
+        raise ValueError(
+            "a coreset needs one weight per index: got indices of shape "
+            f"{indices.shape} and weights of shape {weights.shape}."
+        )
+    if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
+        raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
+    if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
+        raise ValueError("weights of a coreset must be finite numbers of at least 0.")
+    return indices.astype(np.intp, copy=False), weights

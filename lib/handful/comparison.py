@@ -3,6 +3,7 @@
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_regressor
@@ -14,6 +15,7 @@ from tqdm.auto import tqdm
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.checks import check_integer
 from handful.coreset import check_selector, take_rows
+from handful.types import Table
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
 ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
@@ -31,10 +33,10 @@ class Comparison:
     scoring : str, what the scores are
     """
 
-    frame: object
+    frame: Any
     scoring: str
 
-    def summary(self):
+    def summary(self) -> Any:
         """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
 
         ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
@@ -60,7 +62,7 @@ class Comparison:
         }
         return type(frame)(columns).reset_index()
 
-    def plot(self, axes=None):
+    def plot(self, axes: Any = None) -> Any:
         """Draw score and seconds (choosing and training) against size: means, bands of a standard deviation.
 
         Parameters
@@ -95,7 +97,19 @@ class Comparison:
         return axes
 
 
-def compare(selectors, estimator, X, y, *, sizes=None, scoring=None, seeds=5, test_size=0.25, test=None, verbose=True):
+def compare(
+    selectors: Any,
+    estimator: Any,
+    X: Table,
+    y: Table,
+    *,
+    sizes: Any = None,
+    scoring: Any = None,
+    seeds: Any = 5,
+    test_size: float = 0.25,
+    test: Any = None,
+    verbose: bool = True,
+) -> Any:
     """Is choosing rows worth it here? Scores and seconds of selectors beside uniform, stratified and all rows.
 
     For each seed the rows are split; each method chooses from the training rows, a clone of `estimator` trains on what

@@ -1,6 +1,7 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from handful.checks import (
     as_generator,
+    check_coreset,
     check_magnitude,
     check_sample_weight,
     check_size,
@@ -17,6 +19,7 @@ from handful.checks import (
     is_dask,
     over_chunks,
 )
+from handful.types import Table
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,14 @@ class Coreset:
     weights: np.ndarray
 
     def __post_init__(self):
-        indices, weights = np.asarray(self.indices), np.asarray(self.weights)
-        if indices.ndim != 1 or indices.shape != weights.shape:
-            raise ValueError(
-                "a coreset needs one weight per index: got indices of shape "
-                f"{indices.shape} and weights of shape {weights.shape}."
-            )
-        if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0):
-            raise ValueError("indices of a coreset must be integers of at least 0, rows of the data set.")
-        if len(weights) and (weights.dtype.kind not in "fiu" or not (np.isfinite(weights) & (weights >= 0)).all()):
-            raise ValueError("weights of a coreset must be finite numbers of at least 0.")
-        object.__setattr__(self, "indices", indices.astype(np.intp, copy=False))
+        indices, weights = check_coreset(self.indices, self.weights)
+        object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "weights", weights)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indices)
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Rows of `X` and of each further array, and the weights.
 
         Parameters
@@ -75,10 +69,11 @@ class Coreset:
         """
         return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
 
-        Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended.
+        Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended; to a dictionary, as the
+        items of Hugging Face's data sets are, as its entry "weight".
         """
         from handful.torch_data import WeightedSubset
 
@@ -132,7 +127,7 @@ class Selector(BaseEstimator):
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Choose the coreset.
 
         Parameters
@@ -182,27 +177,26 @@ class Selector(BaseEstimator):
             )
         if not self._reads:
             X = checked_shape(X)
-            validate_data(self, X, skip_check_array=True)  # the number and the names of the features
             if y is not None:
                 y = validate_data(self, y=y, multi_output=False, y_numeric=False)
                 check_consistent_length(X, y)
-            return X, y
+            return validate_data(self, X, skip_check_array=True), y  # the number and the names of the features
         if y is None:
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
         return X, y
 
     @property
-    def coreset_(self):
+    def coreset_(self) -> Any:
         """The fitted `Coreset`."""
         check_is_fitted(self, "indices_")
         return Coreset(self.indices_, self.weights_)
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Shorthand for ``self.coreset_.take(X, *arrays)``."""
         return self.coreset_.take(X, *arrays)
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """Shorthand for ``self.coreset_.subset(dataset)``."""
         return self.coreset_.subset(dataset)
 

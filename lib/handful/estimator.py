@@ -1,15 +1,19 @@
 """`CoresetEstimator`: an estimator that trains on the rows that a selector chooses."""
 
+import os
+from typing import Any, Self
+
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
 from handful.checks import MAX_SEED, as_generator
 from handful.coreset import check_selector, choose, take_rows
+from handful.types import Seed, Table
 
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
@@ -24,7 +28,7 @@ def _estimator_has(method):
 
 def _of_the_estimator(name, doc):
     # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
-    def method(self, X, **params):
+    def method(self, X: Table, **params: Any) -> np.ndarray:
         check_is_fitted(self, "estimator_")
         return getattr(self.estimator_, name)(X, **self._route(name, params)["estimator"][name])
 
@@ -32,7 +36,65 @@ def _of_the_estimator(name, doc):
     return available_if(_estimator_has(name))(method)
 
 
-class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
+class Delegate(MetaEstimatorMixin, BaseEstimator):
+    """Base of what fits an `estimator` in its own way, into `estimator_`, and then does what that one does."""
+
+    def _route(self, method, params):
+        if params and not get_config()["enable_metadata_routing"]:
+            raise ValueError(
+                f"{method} got {', '.join(params)}, which goes to the parts only with metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
+            )
+        return process_routing(self, method, **params)
+
+    def get_metadata_routing(self) -> Any:
+        """Where metadata go: `sample_weight` to this estimator, the rest to the estimator inside, if it requests it."""
+        mapping = MethodMapping()
+        for method in ("fit", "partial_fit", *ASKED):
+            mapping.add(caller=method, callee=method)
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
+    @property
+    def classes_(self) -> Any:
+        return self.estimator_.classes_
+
+    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
+    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
+    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
+    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
+    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
+
+    @available_if(_estimator_has("score"))
+    def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
+        """The fitted estimator's own score on (X, y)."""
+        check_is_fitted(self, "estimator_")
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
+
+    @available_if(_estimator_has("get_feature_names_out"))
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns that `transform` gives."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @available_if(_estimator_has("set_output"))
+    def set_output(self, *, transform: Any = None) -> Any:
+        """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
+        parts: Any = (self.estimator, getattr(self, "estimator_", self.estimator))
+        for part in parts:
+            part.set_output(transform=transform)
+        return self
+
+    def __sklearn_tags__(self):
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "target_tags"):
+            setattr(tags, name, getattr(inner, name))
+        tags.input_tags = inner.input_tags
+        return tags
+
+
+class CoresetEstimator(Delegate):
     """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
 
     Parameters
@@ -65,13 +127,13 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, selector, estimator, *, memory=None, random_state=None):
+    def __init__(self, selector: Any, estimator: Any, *, memory: Any = None, random_state: Seed = None) -> None:
         self.selector = selector
         self.estimator = estimator
         self.memory = memory
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None, **params):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> Self:
         """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
 
         Parameters
@@ -89,8 +151,10 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         self._check_parts()
         routed = self._route("fit", params)
-        selector, estimator, _ = self._fresh_parts()
-        select = check_memory(self.memory).cache(_select)
+        selector, estimator, self._rng = self._fresh_parts()
+        self._check_rows(X)
+        memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
+        select = check_memory(memory).cache(_select)
         self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
         validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = self.selector_.take(X, y)
@@ -99,7 +163,9 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return self
 
     @available_if(_estimator_has("partial_fit"))
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None, **params):
+    def partial_fit(
+        self, X: Table, y: Table = None, classes: Any = None, sample_weight: Table = None, **params: Any
+    ) -> Self:
         """Select from these rows, all of them if they are no more than the selector's size, then go on training.
 
         Parameters
@@ -113,7 +179,9 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if first:
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
         validate_data(self, X, reset=first, skip_check_array=True)
-        n = np.shape(X)[0]
+        self._check_rows(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        n = X.shape[0]
         if self.selector_.size < n:
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
@@ -124,6 +192,11 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             options["classes"] = classes
         self.estimator_.partial_fit(take_rows(X, indices), take_rows(y, indices), sample_weight=weights, **options)
         return self
+
+    @available_if(_estimator_has("transform"))
+    def fit_transform(self, X, y=None, sample_weight=None, **params):
+        """`fit`, then `transform` of all rows of `X`."""
+        return self.fit(X, y, sample_weight, **params).transform(X)
 
     def _check_parts(self):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
@@ -137,75 +210,33 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             f"coreset; {way_out}"
         )
 
+    def _check_rows(self, X):
+        # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
+        takes = get_tags(self.estimator).input_tags
+        if not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
+            check_array(X, accept_sparse=True, ensure_all_finite=not takes.allow_nan, estimator=self)
+
     def _fresh_parts(self):
         parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)
         if self.random_state is not None:
             for part in parts:
                 if "random_state" in part.get_params():
                     part.set_params(random_state=int(rng.integers(MAX_SEED)))
-        elif parts[0].random_state is not None:
+        elif getattr(parts[0], "random_state", None) is not None:
             rng = as_generator(parts[0].random_state)
         return *parts, rng
 
-    def _route(self, method, params):
-        if params and not get_config()["enable_metadata_routing"]:
-            raise ValueError(
-                f"{method} got {', '.join(params)}, which goes to selector and estimator only with metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
-            )
-        return process_routing(self, method, **params)
-
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request it."""
-        to_selector, to_estimator = MethodMapping().add(caller="fit", callee="fit"), MethodMapping()
-        for method in ("fit", "partial_fit", *ASKED):
-            to_estimator.add(caller=method, callee=method)
-        router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(selector=self.selector, method_mapping=to_selector)
-        return router.add(estimator=self.estimator, method_mapping=to_estimator)
-
-    @property
-    def classes_(self):
-        return self.estimator_.classes_
-
-    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
-    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
-    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
-    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
-    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
-
-    @available_if(_estimator_has("score"))
-    def score(self, X, y=None, sample_weight=None, **params):
-        """The fitted estimator's own score on (X, y)."""
-        check_is_fitted(self, "estimator_")
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
-
-    @available_if(_estimator_has("get_feature_names_out"))
-    def get_feature_names_out(self, input_features=None):
-        """Names of the columns that `transform` gives."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.get_feature_names_out(input_features)
-
-    @available_if(_estimator_has("set_output"))
-    def set_output(self, *, transform=None):
-        """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
-        for part in (self.estimator, getattr(self, "estimator_", self.estimator)):
-            part.set_output(transform=transform)
-        return self
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return super().get_metadata_routing().add(selector=self.selector, method_mapping=mapping)
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        inner, selector = get_tags(self.estimator), get_tags(self.selector)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        tags.transformer_tags = inner.transformer_tags
-        tags.target_tags = inner.target_tags
+        tags, selector = super().__sklearn_tags__(), get_tags(self.selector)
         tags.target_tags.required |= selector.target_tags.required
         tags.target_tags.multi_output &= selector.target_tags.multi_output
         for kind in ("sparse", "allow_nan", "string", "categorical"):
-            both = getattr(inner.input_tags, kind) and getattr(selector.input_tags, kind)
+            both = getattr(tags.input_tags, kind) and getattr(selector.input_tags, kind)
             setattr(tags.input_tags, kind, both)
         if tags.classifier_tags is not None and selector.classifier_tags is not None:
             tags.classifier_tags.multi_class &= selector.classifier_tags.multi_class
@@ -218,7 +249,7 @@ def _select(selector, X, y, sample_weight, options):
 
 def _chosen(options, X, indices):
     # What has an entry a row goes with its rows.
-    n = np.shape(X)[0]
     return {
-        name: take_rows(value, indices) if np.shape(value)[:1] == (n,) else value for name, value in options.items()
+        name: take_rows(value, indices) if np.shape(value)[:1] == np.shape(X)[:1] else value
+        for name, value in options.items()
     }

@@ -55,6 +55,9 @@ def check(figures, notebooks):
             continue
         if record["dirty"]:
             wrong.append(f"{where}: made by code that is in no commit")
+        if record.get("redrawn", {}).get("dirty"):
+            wrong.append(f"{where}: its figures were drawn again by code that is in no commit")
+        wrong += [f"{where}: {sentence}" for sentence in record.get("unreadable", [])]
         wrong += [f"{where}: {file.name} is missing" for file in result_files(path, record) if not file.is_file()]
         for claim in record["claims"]:
             seen[claim["id"], record["profile"]] += 1

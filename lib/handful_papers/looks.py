@@ -123,7 +123,7 @@ class Looks(dict):
             if level:
                 mean = rows[(rows[panel] == value) & (rows.method == level)][y].mean()
                 ax.axhline(mean, color=self[level]["color"], lw=0.8, zorder=1.5)
-        fig.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
+        fig.legend(handles=handles, loc="outside lower center", ncols=4 if width == "double" else 2)
         return fig, grid.axes_dict
 
     def strips(self, ax, rows, x, y, methods, order):

@@ -30,6 +30,7 @@ def tally_section(*, figures, profiles=COMMITTED):
     ]
     for paper in catalogue():
         mine = [c for c in papers if c.result.paper == paper.key]
+        mine = mine or [c for c in own if c.result.paper == paper.key]  # the room of our own notebooks
         kinds = [r.level.partition(":")[0] for r in results if r.paper == paper.key]
         data = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(sorted(kinds)))
         lines.append(_cells(f"**{paper.title}** ({paper.source})", paper.about, tally_text(tally(mine)), data))

@@ -231,6 +231,9 @@ def write_figure(fig, path):
     """
     from matplotlib import rc_context
 
+    with rc_context(rc()):
+        for _ in range(3):  # the layout settles: whether the figure was shown before it is saved makes no difference
+            fig.draw_without_rendering()
     for suffix in ("png", "pdf"):
         provenance.write_atomically(path.with_name(f"{path.name}.{suffix}"), render(fig, suffix))
     with rc_context(rc()):

@@ -50,6 +50,8 @@ def test_all_committed_records_pass():
     ("changes", "problem"),
     [
         ({"dirty": True}, "made by code that is in no commit"),
+        ({"redrawn": {"commit": "abc", "dirty": True}}, "figures were drawn again by code that is in no commit"),
+        ({"unreadable": ["fig13_merge_reduce: '1' lies over data"]}, "'1' lies over data"),
         ({"facts": "gone"}, "lacks facts"),
         ({"seconds": "long"}, "seconds is 'long', which is no"),
         ({"profile": "paper"}, "is of bico/fig13_merge_reduce at profile paper"),

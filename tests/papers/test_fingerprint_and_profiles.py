@@ -275,6 +275,16 @@ def test_comments_docstrings_and_layout_do_not_make_a_run_stale(tmp_path, packag
     assert _fingerprint(tmp_path, package) == before
 
 
+def test_annotations_of_functions_do_not_make_a_run_stale(tmp_path, package):
+    text = (package / "a.py").read_text()
+    (package / "a.py").write_text(text + "\n\ndef f(x, *, y=1):\n    return x\n")
+    before = _fingerprint(tmp_path, package)
+    (package / "a.py").write_text(text + "\n\ndef f(x: int, *, y: float = 1) -> int:\n    return x\n")
+    assert _fingerprint(tmp_path, package) == before
+    (package / "a.py").write_text(text + "\n\ndef f(x: int, *, y: float = 2) -> int:\n    return x\n")
+    assert _fingerprint(tmp_path, package) != before
+
+
 def test_source_and_parameters_make_a_run_stale_and_outputs_do_not(tmp_path, package):
     before = _fingerprint(tmp_path, package)
     assert _fingerprint(tmp_path, package, parameters={"n": 4}) != before

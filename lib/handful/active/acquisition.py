@@ -25,7 +25,7 @@ class Acquisition(BaseEstimator):
     it needs. The probabilities may come from any model, and the features may be any that suit the data.
     """
 
-    _needs = ()  # keys of WHAT
+    _needs: tuple[str, ...] = ()  # keys of WHAT
     _needs_variants = False  # whether `probabilities` must be given for several augmentations of each point
 
     def query(self, n, *, features=None, probabilities=None, labelled=None, labels=None, classes=None, n_pool=None):

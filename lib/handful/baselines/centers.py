@@ -2,18 +2,22 @@
 
 import numpy as np
 from numba import njit
-from sklearn.cluster import kmeans_plusplus
+from scipy import sparse
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import Selector
 from handful.linalg import sq_distance
+from handful.types import Seed
 
 
 class _Centers(Selector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    def __init__(self, size=100, *, weighting="binary", random_state=None):
+    _takes_sparse = True
+
+    def __init__(self, size: int = 100, *, weighting: str = "binary", random_state: Seed = None) -> None:
         self.size = size
         self.weighting = weighting
         self.random_state = random_state
@@ -57,12 +61,14 @@ class KMeansPlusPlus(_Centers):
     """
 
     def _centers(self, X, sample_weight, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
         seed = int(rng.integers(MAX_SEED))
         # one trial a step is the published algorithm; scikit-learn's default is greedy
         _, centers = kmeans_plusplus(X, self.size, sample_weight=sample_weight, random_state=seed, n_local_trials=1)
         distinct = list(dict.fromkeys(centers.tolist()))
         if len(distinct) < self.size:  # all distinct rows are chosen: any further row will do
-            rest = np.setdiff1d(np.arange(len(X)), distinct)
+            rest = np.setdiff1d(np.arange(X.shape[0]), distinct)
             distinct += rng.choice(rest, self.size - len(distinct), replace=False).tolist()
         return np.array(distinct)
 
@@ -98,7 +104,7 @@ def farthest_first(X, n, *, rng, covered=()):
 
     Parameters
     ----------
-    X : array, shape (rows, d)
+    X : array or CSR matrix, shape (rows, d)
     n : int, rows wanted, at most all of them
     rng : numpy.random.Generator; draws the first row where nothing is covered yet
     covered : array, shape (c, d), points that count as chosen already
@@ -112,18 +118,33 @@ def farthest_first(X, n, *, rng, covered=()):
     TypeError, ValueError
         for rows that are not finite or huge, an `n` outside 1..rows and an `rng` that is none
     """
-    X = check_rows(X)
-    check_integer("n", n, most=len(X), why="there are no more rows")
+    X = check_rows(X, accept_sparse="csr")
+    check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
-    sq_dist = np.full(len(X), np.inf)
+    sq_dist = np.full(X.shape[0], np.inf)
+    lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
-        approach(X, point, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(len(X)))]
+        lower(X, point, sq_dist)
+    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        approach(X, X[chosen[-1]], sq_dist)
+        lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
         chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
+
+
+def _approach_sparse(X):
+    # `approach` for the rows of a CSR matrix, whose squared norms are computed once
+    X = X.astype(np.float64)
+    sq_norms = row_norms(X, squared=True)
+    rounding = 1e-14 * (sq_norms.max() or 1.0)
+
+    def lower(_, point, sq_dist):
+        found = sq_norms - 2 * (X @ point) + point @ point
+        found[found < rounding] = 0.0
+        np.minimum(sq_dist, found, out=sq_dist)
+
+    return lower
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,7 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -8,6 +9,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
 from handful.coreset import Selector
+from handful.types import Seed
 
 
 class StratifiedCoreset(Selector):
@@ -44,7 +46,7 @@ class StratifiedCoreset(Selector):
     _takes_sparse = True
     _reads = False
 
-    def __init__(self, size=100, *, by=None, random_state=None):
+    def __init__(self, size: int = 100, *, by: Any = None, random_state: Seed = None) -> None:
         self.size = size
         self.by = by
         self.random_state = random_state

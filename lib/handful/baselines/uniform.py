@@ -3,6 +3,7 @@
 import numpy as np
 
 from handful.coreset import Selector
+from handful.types import Seed
 
 
 class UniformCoreset(Selector):
@@ -30,7 +31,7 @@ class UniformCoreset(Selector):
     _takes_sparse = True
     _reads = False
 
-    def __init__(self, size=100, *, random_state=None):
+    def __init__(self, size: int = 100, *, random_state: Seed = None) -> None:
         self.size = size
         self.random_state = random_state
 

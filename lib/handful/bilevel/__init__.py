@@ -16,6 +16,7 @@ from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
+from handful.bilevel.suspicion import Suspects, suspects
 from handful.bilevel.trainer import TrainerCoreset
 
 __all__ = [
@@ -37,8 +38,10 @@ __all__ = [
     "Problem",
     "ProxyCoreset",
     "Regularised",
+    "Suspects",
     "TrainConfig",
     "TrainerCoreset",
     "design_gradient",
     "design_objective",
+    "suspects",
 ]

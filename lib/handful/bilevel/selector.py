@@ -1,8 +1,10 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
 from functools import cache
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
@@ -21,10 +23,11 @@ from handful.bilevel.strategies.subsets import Elimination, Exchange
 from handful.bilevel.trainer import TrainerCoreset
 from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
+from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
 OPTIONS = {
-    "rule": ("quadratic", "linear"),
+    "rule": ("auto", "quadratic", "linear"),
     "weighting": ("auto", "binary", "optimised", "corrective"),
     "outer": OUTER,
 }
@@ -54,7 +57,7 @@ class BilevelCoreset(Selector):
     problem : Logistic (binary or multinomial), LeastSquares, a Problem of your own, or a Joint of two: what will be
         trained on the coreset; `Logistic()` by default
     size : number of points m
-    rule : which point is best to add:
+    rule : which point is best to add; "auto" is "quadratic", and "linear" for problems that know no other (`Network`):
         "linear" takes the smallest implicit gradient (the paper, Equation 4);
         "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
         predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
@@ -74,7 +77,7 @@ class BilevelCoreset(Selector):
     robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
         well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
     random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar
+    verbose : whether to show a progress bar, and which way of the inner problem and the curvature it begins with
 
     Attributes
     ----------
@@ -107,18 +110,18 @@ class BilevelCoreset(Selector):
 
     def __init__(
         self,
-        problem=None,
+        problem: Any = None,
         *,
-        size=100,
-        rule="quadratic",
-        weighting="auto",
-        strategy="forward",
-        outer="train",
-        ihvp="auto",
-        robust=False,
-        random_state=None,
-        verbose=False,
-    ):
+        size: int = 100,
+        rule: str = "auto",
+        weighting: str = "auto",
+        strategy: Any = "forward",
+        outer: str = "train",
+        ihvp: Any = "auto",
+        robust: bool = False,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.problem = problem
         self.size = size
         self.rule = rule
@@ -131,7 +134,9 @@ class BilevelCoreset(Selector):
         self.verbose = verbose
 
     @classmethod
-    def for_estimator(cls, estimator, *, size=100, random_state=None, selector=None, **options):
+    def for_estimator(
+        cls, estimator: Any, *, size: int = 100, random_state: Seed = None, selector: Any = None, **options: Any
+    ) -> Any:
         """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
 
         Parameters
@@ -155,7 +160,7 @@ class BilevelCoreset(Selector):
         few.ways(1.0)  # tells now if the family is unknown
         return few
 
-    def fit(self, X, y=None, sample_weight=None, *, validation=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
         """Choose the coreset.
 
         Ctrl-C raises KeyboardInterrupt. The points chosen so far stay in `indices_`, with equal weights: fewer than
@@ -172,16 +177,19 @@ class BilevelCoreset(Selector):
         ------
         ValueError
             as in `Selector.fit`, for options that do not go together, and for inner problems that can't be solved
+        MemoryError
+            where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
         model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
         if model_of is _model:
             X, y, sample_weight = self._check_input(X, y, sample_weight)
-        problem, strategy, weighting, ihvp = self._checked_options()
+        problem, strategy, rule, weighting, ihvp = self._checked_options()
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
         model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
-        start = strategy.start(candidates, self.size, self.rule, rng)
+        start = strategy.start(candidates, self.size, rule, rng)
+        model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         # Inner problems are small: several BLAS threads would wait for each other more than they work.
         with (
@@ -189,7 +197,9 @@ class BilevelCoreset(Selector):
             tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
         ):
             model.add(start)
-            options = dict(rule=self.rule, weighting=weighting, labels=candidates.labels, bar=bar)
+            if self.verbose and rule == "quadratic":
+                bar.set_postfix_str(model.way())
+            options = dict(rule=rule, weighting=weighting, labels=candidates.labels, bar=bar)
             try:
                 weights = strategy.run(model, self.size, **options)
             except KeyboardInterrupt:
@@ -209,7 +219,7 @@ class BilevelCoreset(Selector):
         return tags
 
     @available_if(_classifies)
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
 
         One class alone has no boundary to be wrong about, so every row is as good: rows are drawn by weight, and all
@@ -257,12 +267,17 @@ class BilevelCoreset(Selector):
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
         weighting = strategy.weighting if weighting == "auto" else weighting
-        if problem.forward_only and not (forward and self.rule == "linear" and weighting == "binary"):
+        rule = ("linear" if problem.forward_only else "quadratic") if self.rule == "auto" else self.rule
+        if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
             raise ValueError(
-                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' and weighting='binary' (or "
-                f"'auto') for {type(problem).__name__}, got {(self.strategy, self.rule, self.weighting)}."
+                "BilevelCoreset must have strategy='forward' (or a Forward), rule='linear' (or 'auto') and "
+                f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
+                f"{(self.strategy, self.rule, self.weighting)}."
             )
-        return problem, strategy, weighting, as_inverse_hessian(self.ihvp)
+        if forward and strategy.batch_size is None:
+            n_rounds = problem.n_rounds
+            strategy = clone(strategy).set_params(batch_size=-(-self.size // n_rounds) if n_rounds else 1)
+        return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
 
 
 def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy, ihvp, weighted):

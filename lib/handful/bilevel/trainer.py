@@ -32,9 +32,9 @@ class TrainerCoreset(Selector):
     - networks: RBF features; the rows as they are, for logistic regression with optimised weights
     - nearest neighbours, kernel machines, Gaussian processes: RBF features
 
-    Tried besides are k-means++ and `n_draws` draws stratified by class. Weights estimate sums over all rows: where they
-    are not optimised, rows of a class share the class's weight, so that probabilities stay calibrated although hard
-    (and rare) rows are chosen more often.
+    Tried besides are k-means++ (unless it misses a class) and `n_draws` draws stratified by class. Weights estimate
+    sums over all rows: where they are not optimised, rows of a class share the class's weight, so that probabilities
+    stay calibrated although hard (and rare) rows are chosen more often.
 
     Parameters
     ----------
@@ -152,7 +152,8 @@ class TrainerCoreset(Selector):
                 weights = np.ones(self.size)
             elif getattr(selector, "weighting", "") != "optimised":
                 weights = class_weights(labels, sample_weight, indices)
-            choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
+            if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
+                choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
         self.trials_ = {}
         if len(choices) > 1 and len(held):
             for name, (indices, weights) in choices.items():

@@ -6,12 +6,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import is_dask, over_chunks
+from handful.types import Table
 
 
 class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Base of estimators with `n_clusters` and `cluster_centers_`."""
 
-    def transform(self, X):
+    def transform(self, X: Table) -> np.ndarray:
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
         if is_dask(X):
@@ -20,7 +21,7 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return euclidean_distances(self._validate(X), self.cluster_centers_)
 
     def _validate(self, X, reset=False):
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C")
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
 
     @property
     def _n_features_out(self):
@@ -28,5 +29,6 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

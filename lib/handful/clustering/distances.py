@@ -2,10 +2,12 @@
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from handful.checks import check_rows, check_sample_weight
 
 BLOCK_ENTRIES = 1 << 19  # entries in the matrix of products of one block, which should stay in the cache
+SPARSE_ENTRIES = 1 << 22  # of a block that is made dense
 MANY = 2048  # an inverted file pays for more centres than this
 LIST_FACTOR = 4  # cells in which each centre is listed
 GROUP = 64  # centres in a group; a group is looked through only if its smallest value is small enough
@@ -14,6 +16,18 @@ GROUP = 64  # centres in a group; a group is looked through only if its smallest
 def sq_norms(X):
     """Squared norms of the rows of `X`, in its own type."""
     return np.einsum("ij,ij->i", X, X)
+
+
+def dense_blocks(X, step):
+    """The rows of `X` in blocks of at most `step`, contiguous and dense: (slice, rows) of each.
+
+    Blocks of a sparse matrix hold at most as many entries as fit into some megabytes.
+    """
+    if sparse.issparse(X):
+        step = max(1, min(step, SPARSE_ENTRIES // X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        part = slice(start, start + step)
+        yield part, X[part].toarray() if sparse.issparse(X) else np.ascontiguousarray(X[part])
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
@@ -35,7 +49,10 @@ def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
         row = products[i]
         for g in range(n_groups):
             minima[g] = _smallest(half_sq, row, g * GROUP, min(g * GROUP + GROUP, n_centers))
-        limit = minima.min() + slack[i]
+        least = minima[0]
+        for g in range(1, n_groups):
+            least = min(least, minima[g])
+        limit = least + slack[i]
         best = np.inf
         for g in range(n_groups):
             if minima[g] > limit:
@@ -60,7 +77,7 @@ def nearest_centers(X, centers):
 
     Parameters
     ----------
-    X : array, shape (n, d)
+    X : array or CSR matrix, shape (n, d); of a sparse one a block is made dense at a time
     centers : array, shape (C, d)
 
     Returns
@@ -80,12 +97,10 @@ def nearest_centers(X, centers):
     largest = np.sqrt(2 * half_sq.max())
     labels, sq_dist = np.empty(n, np.intp), np.empty(n)
     step = max(1, BLOCK_ENTRIES // len(centers))
-    for start in range(0, n, step):
-        rows = np.ascontiguousarray(X[start : start + step])
+    for part, rows in dense_blocks(X, step):
         shifted = ((rows - shift) * scale).astype(X.dtype)
         size = np.sqrt(sq_norms(shifted)) + largest
         slack = (np.finfo(X.dtype).eps * (4 + np.sqrt(d))) * size * size
-        part = slice(start, start + step)
         _settle(rows, centers, scale, shifted @ small.T, half_sq, slack, labels[part], sq_dist[part])
     return labels, sq_dist / scale / scale
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 from numba import njit
-from sklearn.cluster import kmeans_plusplus
+from scipy import sparse
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from handful.checks import (
     MAX_SEED,
@@ -76,6 +77,7 @@ class MiniBatchKMeans(CentersEstimator):
     n_steps : int, batches of one `fit`
     init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
     random_state : int, RandomState, Generator or None
+    verbose : bool, whether `fit` shows a progress bar
 
     Attributes
     ----------
@@ -97,7 +99,15 @@ class MiniBatchKMeans(CentersEstimator):
     """
 
     def __init__(
-        self, n_clusters=8, *, sampler=None, batch_size=100, n_steps=1000, init="k-means++", random_state=None
+        self,
+        n_clusters=8,
+        *,
+        sampler=None,
+        batch_size=100,
+        n_steps=1000,
+        init="k-means++",
+        random_state=None,
+        verbose=False,
     ):
         self.n_clusters = n_clusters
         self.sampler = sampler
@@ -105,13 +115,16 @@ class MiniBatchKMeans(CentersEstimator):
         self.n_steps = n_steps
         self.init = init
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None):
         """Run `n_steps` batches from a fresh start.
 
+        Ctrl-C raises KeyboardInterrupt, and leaves the centres of the batches so far: `n_steps_` says how many.
+
         Parameters
         ----------
-        X : array, shape (n, d)
+        X : array or CSR matrix, shape (n, d); of a sparse one a batch is made dense at a time
         y : ignored
         sample_weight : shape (n,), how often each row counts; multiplied with the importance weights
 
@@ -125,14 +138,16 @@ class MiniBatchKMeans(CentersEstimator):
         self._start(X, sample_weight, rng)
         sampler = self._make_sampler(X, rng)
         is_weighted = not (sample_weight == sample_weight[0]).all()
-        for _ in range(self.n_steps):
+        for attribute in ("labels_", "inertia_"):  # of an earlier fit, should this one be interrupted
+            vars(self).pop(attribute, None)
+        for _ in tqdm(range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose):
             if sampler is None:
-                indices = rng.integers(len(X), size=min(self.batch_size, len(X)))
+                indices = rng.integers(X.shape[0], size=min(self.batch_size, X.shape[0]))
                 weights = np.ones(len(indices))
             else:
                 indices, weights = sampler.sample()
             scaled = weights * sample_weight[indices] if is_weighted else weights
-            norms = kmeans_step(X, indices, scaled, self.cluster_centers_, self.counts_)
+            norms = self._step(X, indices, scaled)
             if sampler is not None:
                 sampler.update(norms * sample_weight[indices] if is_weighted else norms)
             self.n_steps_ += 1
@@ -147,9 +162,14 @@ class MiniBatchKMeans(CentersEstimator):
         X, sample_weight = self._check(X, sample_weight, reset=first)
         if first:
             self._start(X, sample_weight, as_generator(self.random_state))
-        kmeans_step(X, np.arange(len(X)), sample_weight, self.cluster_centers_, self.counts_)
+        self._step(X, np.arange(X.shape[0]), sample_weight)
         self.n_steps_ += 1
         return self._finish(X, sample_weight)
+
+    def _step(self, X, indices, weights):
+        if sparse.issparse(X):
+            X, indices = X[indices].toarray(), np.arange(len(indices))
+        return kmeans_step(X, indices, weights, self.cluster_centers_, self.counts_)
 
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
@@ -172,28 +192,31 @@ class MiniBatchKMeans(CentersEstimator):
             self, "fit the rows of a LightweightCoreset, which takes them, with their weights.", X, sample_weight
         )
         X = self._validate(X, reset=reset)
-        check_magnitude(X, "X", X.dtype)
-        sample_weight = check_sample_weight(sample_weight, len(X))
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
-            check_size(self.n_clusters, len(X), len(X), name="n_clusters")
+            check_size(self.n_clusters, X.shape[0], X.shape[0], name="n_clusters")
         for name in ("batch_size", "n_steps"):
             check_integer(name, getattr(self, name))
         return X, sample_weight
 
     def _start(self, X, sample_weight, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
         if isinstance(self.init, str):
             if self.init != "k-means++":
                 raise ValueError(f"init must be 'k-means++' or an array of centres, got {self.init!r}.")
-            size = min(len(X), max(3 * self.n_clusters, 10 * self.batch_size))
-            rows = rng.choice(len(X), size=size, replace=False) if size < len(X) else np.arange(len(X))
+            size = min(X.shape[0], max(3 * self.n_clusters, 10 * self.batch_size))
+            rows = rng.choice(X.shape[0], size=size, replace=False) if size < X.shape[0] else np.arange(X.shape[0])
             if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
-                rows = np.arange(len(X))
+                rows = np.arange(X.shape[0])
             centers, _ = kmeans_plusplus(
                 X[rows],
                 self.n_clusters,
                 sample_weight=sample_weight[rows],
                 random_state=int(rng.integers(MAX_SEED)),
             )
+            centers = centers.toarray() if sparse.issparse(centers) else centers
         else:
             centers = np.asarray(self.init)
             if centers.shape != (self.n_clusters, X.shape[1]):
@@ -206,8 +229,8 @@ class MiniBatchKMeans(CentersEstimator):
         sampler = self.sampler
         if callable(sampler):
             sampler = sampler(X, rng)
-        if sampler is not None and sampler.n != len(X):
-            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {len(X)} rows.")
+        if sampler is not None and sampler.n != X.shape[0]:
+            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {X.shape[0]} rows.")
         return sampler
 
     def _finish(self, X, sample_weight):

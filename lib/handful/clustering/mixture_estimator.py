@@ -1,14 +1,15 @@
 """Predictions of a fitted mixture of isotropic Gaussians: the cluster of each row, and its density."""
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import is_dask, over_chunks
+from handful.checks import as_generator, check_integer, is_dask, over_chunks
 from handful.clustering.centers_estimator import CentersEstimator
-from handful.clustering.distances import nearest_centers
+from handful.clustering.distances import dense_blocks, nearest_centers
 from handful.clustering.walk import walk_to_centers
+from handful.types import Table
 
 SCORE_ENTRIES = 1 << 22  # distances held at a time
 
@@ -16,7 +17,7 @@ SCORE_ENTRIES = 1 << 22  # distances held at a time
 class MixtureEstimator(CentersEstimator):
     """Base of estimators with `cluster_centers_`, `variance_`, `weights_` and `neighbors_`."""
 
-    def predict(self, X, *, greedy=False):
+    def predict(self, X: Table, *, greedy: bool = False) -> np.ndarray:
         """The nearest centre of each row (with "isotropic" the likeliest cluster), int array of shape (n,).
 
         Parameters
@@ -32,21 +33,47 @@ class MixtureEstimator(CentersEstimator):
             return over_chunks("rowwise")(self, "predict", X, dtype=np.intp, greedy=greedy)
         X = self._validate(X)
         if greedy:
-            return self._walk(X)
+            return np.concatenate([self._walk(rows) for _, rows in dense_blocks(X, X.shape[0])])
         if self.covariance == "shared":
             return nearest_centers(X, self.cluster_centers_)[0]
         return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
 
-    def score_samples(self, X):
+    def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
         if is_dask(X):
             return over_chunks("rowwise")(self, "score_samples", X)
         return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
-    def score(self, X, y=None):
+    def score(self, X: Table, y: Table = None) -> float:
         """Mean log-density of the rows."""
         return float(self.score_samples(X).mean())
+
+    def predict_proba(self, X):
+        """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all C are computed."""
+        check_is_fitted(self)
+        return np.concatenate([softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))])
+
+    def bic(self, X):
+        """Bayesian information criterion on `X` (Schwarz 1978), in nats; lower is better.
+
+        ``k log n - 2 log p(X)``, where the k free parameters are the centres and one variance or, with "isotropic", a
+        variance and a prior each.
+        """
+        log_densities = self.score_samples(X)
+        n_clusters, d = self.cluster_centers_.shape
+        free = n_clusters * d + (1 if self.covariance == "shared" else 2 * n_clusters - 1)
+        return float(free * np.log(len(log_densities)) - 2 * log_densities.sum())
+
+    def sample(self, n_samples=1):
+        """Draw from the mixture, with `random_state`: rows, shape (n_samples, d), and the cluster of each."""
+        check_is_fitted(self)
+        check_integer("n_samples", n_samples)
+        rng = as_generator(self.random_state)
+        labels = rng.choice(len(self.weights_), n_samples, p=self.weights_)
+        std = np.sqrt(np.broadcast_to(self.variance_, len(self.weights_))[labels, None])
+        rows = self.cluster_centers_[labels] + std * rng.standard_normal((n_samples, self.n_features_in_))
+        return rows.astype(self.cluster_centers_.dtype), labels
 
     def _walk(self, X):
         centers = self._to_frame(self.cluster_centers_)
@@ -65,6 +92,6 @@ class MixtureEstimator(CentersEstimator):
         with np.errstate(divide="ignore"):
             constant = np.log(self.weights_) - 0.5 * self.n_features_in_ * (np.log(2 * np.pi) + self._log_variance)
         step = max(1, SCORE_ENTRIES // len(centers))
-        for start in range(0, len(X), step):
-            rows = (X[start : start + step].astype(np.float64) - self._shift) / self._unit
+        for _, block in dense_blocks(X, step):
+            rows = (block.astype(np.float64) - self._shift) / self._unit
             yield constant - 0.5 * euclidean_distances(rows, centers, squared=True) * np.exp(-scaled)

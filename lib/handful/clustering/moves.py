@@ -99,7 +99,7 @@ def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, cen
     """
     n_kept = share.shape[1]
     width = Y.shape[1]
-    total = np.empty((2, width))
+    total = np.empty(2 * width)  # of both halves: arrays of two dimensions take a second to compile
     for c in range(start, stop):
         gain[c] = 0.0
         mine = entries[edges[c] : edges[c + 1]]
@@ -112,9 +112,11 @@ def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, cen
         if second < 0:
             continue
         a, b = halves[c, 0], halves[c, 1]
-        a[:], b[:] = Y[first], Y[second]
+        for j in range(width):
+            a[j], b[j] = Y[first, j], Y[second, j]
         for _ in range(LLOYD_STEPS):
-            total[:] = 0.0
+            for j in range(2 * width):
+                total[j] = 0.0
             m0, m1 = 0.0, 0.0
             for e in mine:
                 i = e // n_kept
@@ -123,15 +125,15 @@ def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, cen
                 if s <= t:
                     m0 += w
                     for j in range(width):
-                        total[0, j] += w * Y[i, j]
+                        total[j] += w * Y[i, j]
                 else:
                     m1 += w
                     for j in range(width):
-                        total[1, j] += w * Y[i, j]
+                        total[width + j] += w * Y[i, j]
             if m0 == 0.0 or m1 == 0.0:
                 break
-            a[:] = total[0] / m0
-            b[:] = total[1] / m1
+            for j in range(width):
+                a[j], b[j] = total[j] / m0, total[width + j] / m1
         if m0 == 0.0 or m1 == 0.0:
             continue
         if m1 > m0:
@@ -155,7 +157,6 @@ def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, cen
         gain[c] = risen
 
 
-@njit(cache=True, nogil=True)
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     """Pairs (cluster to remove, cluster to cut): the smallest losses with the largest gains.
 
@@ -173,10 +174,14 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     -------
     int array, shape (n_pairs, 2), each with a gain above its loss, the surest first
     """
+    pairs, busy, heir_of = np.empty((len(loss), 2), np.int64), np.zeros(len(loss), bool), np.full(len(loss), -1)
+    return pairs[: _choose_moves(loss, gain, cheapest, richest, K, firsts, edges, pairs, busy, heir_of)]
+
+
+@njit(cache=True, nogil=True)
+def _choose_moves(loss, gain, cheapest, richest, K, firsts, edges, pairs, busy, heir_of):
+    # Writes the pairs, and gives their number.
     n_clusters, n_kept = loss.size, K.shape[1]
-    busy = np.zeros(n_clusters, np.bool_)
-    pairs = np.empty((n_clusters, 2), np.int64)
-    heir_of = np.full(n_clusters, -1, np.int64)
     n_pairs, first = 0, 0
     for c in cheapest:
         if busy[c]:
@@ -185,20 +190,21 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
             first += 1
         if first == n_clusters or not gain[richest[first]] > loss[c]:
             break
-        for e in firsts[edges[c] : edges[c + 1]]:
-            heir_of[K[e // n_kept, 1]] = c
-        for s in richest[first:]:
+        for at in range(edges[c], edges[c + 1]):
+            heir_of[K[firsts[at] // n_kept, 1]] = c
+        for rank in range(first, n_clusters):
+            s = richest[rank]
             if not gain[s] > loss[c]:
                 break
             if busy[s] or s == c or heir_of[s] == c:
                 continue
             busy[c] = busy[s] = True
-            for e in firsts[edges[c] : edges[c + 1]]:
-                busy[K[e // n_kept, 1]] = True
+            for at in range(edges[c], edges[c + 1]):
+                busy[K[firsts[at] // n_kept, 1]] = True
             pairs[n_pairs, 0], pairs[n_pairs, 1] = c, s
             n_pairs += 1
             break
-    return pairs[:n_pairs]
+    return n_pairs
 
 
 @njit(cache=True, nogil=True)
@@ -206,7 +212,7 @@ def tell_points(Y, K, centers, entries, edges, pairs):
     """Put the second half of each cut cluster into the sets K(n) of the points that lie nearer to it."""
     n_kept = K.shape[1]
     for p in range(len(pairs)):
-        c, s = pairs[p]
+        c, s = pairs[p, 0], pairs[p, 1]
         for e in entries[edges[s] : edges[s + 1]]:
             i = e // n_kept
             known = False

@@ -1,8 +1,10 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
@@ -31,6 +33,7 @@ from handful.clustering.variational import (
 )
 from handful.clustering.vcgmm_kernels import Threads
 from handful.sensitivity.lightweight import lightweight_coreset
+from handful.types import Seed, Table
 
 FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
 HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
@@ -78,6 +81,7 @@ class VCGMM(MixtureEstimator):
     converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
     labels_ : int array, shape (n,), if `compute_labels`
+    inertia_ : float, weighted sum of the squared distances of all rows to their nearest centres, if `compute_labels`
 
     Examples
     --------
@@ -90,21 +94,21 @@ class VCGMM(MixtureEstimator):
 
     def __init__(
         self,
-        n_clusters=8,
+        n_clusters: int = 8,
         *,
-        coreset_size=None,
-        n_neighbors=5,
-        init="greedy",
-        covariance="shared",
-        assignment="soft",
-        algorithm="fast",
-        tol=1e-4,
-        max_iter=300,
-        warm_start=False,
-        compute_labels=True,
-        random_state=None,
-        verbose=False,
-    ):
+        coreset_size: int | None = None,
+        n_neighbors: int = 5,
+        init: Any = "greedy",
+        covariance: str = "shared",
+        assignment: str = "soft",
+        algorithm: Any = "fast",
+        tol: float = 1e-4,
+        max_iter: int = 300,
+        warm_start: bool = False,
+        compute_labels: bool = True,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.n_clusters = n_clusters
         self.coreset_size = coreset_size
         self.n_neighbors = n_neighbors
@@ -119,13 +123,15 @@ class VCGMM(MixtureEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Fit the mixture.
 
         Parameters
         ----------
-        X : array or memory map, shape (n, d); or a dask array, frame or bag of chunks, of which a coreset is drawn in
-            two passes, the same as on one machine, and fitted here. `labels_` is then a dask array (not for a bag)
+        X : array or memory map, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
+            coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of chunks, of which a
+            coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array
+            (not for a bag), and there is no `inertia_`
         y : ignored
         sample_weight : shape (n,), how often each row counts
 
@@ -137,7 +143,7 @@ class VCGMM(MixtureEstimator):
         """
         return self._fit(X, sample_weight, go_on=self.warm_start and hasattr(self, "cluster_centers_"))
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Go on with further rows, or a coreset of them. Rows of earlier calls count on in their clusters.
 
         Incremental EM (Neal and Hinton 1998): the statistics of the earlier rows, as large as the centres, take part in
@@ -168,17 +174,21 @@ class VCGMM(MixtureEstimator):
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
-            self.labels_ = over_chunks("rowwise")(self, "_nearest", X, dtype=np.intp) if lazy else self._nearest(*data)
+            if lazy:
+                self.labels_ = over_chunks("rowwise")(self, "_nearest", X, dtype=np.intp)
+            else:
+                self._keep_labels(*data)
         elif hasattr(self, "labels_"):
             del self.labels_
+            vars(self).pop("inertia_", None)
         return self
 
     def _open(self, X, sample_weight, go_on):
         X = self._validate(X, reset=not go_on)
-        check_magnitude(X, "X", X.dtype)
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         # None stays None, because a one for each row of a large file might not fit into memory.
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(X))
-        return (X, weights), len(X) if weights is None else int(np.count_nonzero(weights))
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+        return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))
 
     def _open_chunks(self, X, sample_weight, go_on):
         if self.coreset_size is None:
@@ -198,8 +208,12 @@ class VCGMM(MixtureEstimator):
         rows, _, counts = over_chunks("lightweight_rows")(chunks, self.coreset_size, rng)
         return rows, counts, chunks.n
 
-    def _nearest(self, X, weights=None):
+    def _nearest(self, X):
         return nearest_centers(self._validate(X), self.cluster_centers_)[0]
+
+    def _keep_labels(self, X, weights):
+        self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+        self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
 
     def _past_in_frame(self, statistics, old_unit, unit, width):
         ratio = (old_unit / self._unit) ** 2
@@ -265,12 +279,14 @@ class VCGMM(MixtureEstimator):
 
     def _coreset(self, X, weights, rng):
         # Returns rows, their weights (none is zero) and the distances that the coreset took.
+        if self.coreset_size is None and sparse.issparse(X):
+            raise TypeError("Sparse data need a coreset_size: the rows that take part in the fit are made dense.")
         if self.coreset_size is None:
             counts = np.ones(len(X)) if weights is None else weights
             present = slice(None) if weights is None else np.flatnonzero(weights)
             return X[present], counts[present], 0
         indices, counts = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-        return X[indices], counts, len(X)
+        return X[indices].toarray() if sparse.issparse(X) else X[indices], counts, X.shape[0]
 
     def _set_frame(self, rows):
         # Fit in coordinates about the median, in units of a power of two, where distances keep their digits.
@@ -361,9 +377,14 @@ class VCGMM(MixtureEstimator):
                 stacklevel=4,
             )
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(self, X: Table, y: Table = None, sample_weight: Table = None) -> np.ndarray:
         """`fit`, then the labels of `X`."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.coreset_size is not None
+        return tags
 
     def _check_options(self):
         for name in ("n_clusters", "n_neighbors", "max_iter"):

@@ -49,7 +49,8 @@ def four_distances(y, a, b, c, d):
 def distances_to(y, centers, ids, count, out):
     """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more."""
     full = (count + 3) // 4 * 4
-    ids[count:full] = ids[0]
+    for k in range(count, full):
+        ids[k] = ids[0]
     for k in range(0, full, 4):
         out[k], out[k + 1], out[k + 2], out[k + 3] = four_distances(
             y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
@@ -75,7 +76,9 @@ def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, fo
     n_found : int32 array, shape (n,), out: the size of the search set
     """
     n_clusters, n_kept = centers.shape[0], K.shape[1]
-    seen = np.full(n_clusters, -1, np.int64)
+    seen = np.empty(n_clusters, np.int64)
+    for c in range(n_clusters):
+        seen[c] = -1
     value, distance = np.empty(n_kept, Y.dtype), np.empty(found.shape[1], Y.dtype)
     infinity = Y.dtype.type(np.inf)
     for i in range(start, stop):
@@ -137,8 +140,8 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
             share[i, k] = v
             lowest = min(lowest, v)
         if hard:
-            share[i] = 0.0
-            share[i, 0] = 1.0
+            for k in range(n_kept):
+                share[i, k] = 0.0 if k else 1.0
             log_sum[i] = -lowest
             continue
         total = 0.0
@@ -163,8 +166,10 @@ def group_by_cluster(K, share, n_clusters, first_only):
                 edges[K[i, k] + 1] += 1
     for c in range(n_clusters):
         edges[c + 1] += edges[c]
-    cursor = edges[:-1].copy()
-    entries = np.empty(edges[-1], np.int64)
+    cursor = np.empty(n_clusters, np.int64)
+    for c in range(n_clusters):
+        cursor[c] = edges[c]
+    entries = np.empty(edges[n_clusters], np.int64)
     for i in range(n):
         for k in range(width):
             if first_only or share[i, k] > 0:
@@ -194,7 +199,8 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
     width = Y.shape[1]
     total = np.empty(width)
     for c in range(start, stop):
-        total[:] = 0.0
+        for j in range(width):
+            total[j] = 0.0
         m, s = 0.0, 0.0
         for e in range(edges[c], edges[c + 1]):
             i, k = entries[e] // n_kept, entries[e] % n_kept

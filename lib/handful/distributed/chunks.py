@@ -14,6 +14,7 @@ from scipy import sparse
 
 from handful.checks import check_sample_weight
 
+SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a frame
 FAN = 16  # results that one task of a reduction joins
 IN_KEY = re.compile(r"handful-chunk-(\d+)-")
 
@@ -291,10 +292,13 @@ def _part(X, y, weights, rows, columns):
     if isinstance(X, list):
         X, y, weights = _items(X)
     if hasattr(X, "columns"):
+        X = X.copy(deep=False)
+        sides = {name: X.pop(name) for name in SIDES if name in X.columns}
+        y, weights = sides.get(SIDES[0], y), sides.get(SIDES[1], weights)
         if list(X.columns) != columns:
             raise ValueError(f"it has the columns {list(X.columns)}, but the frame has {columns}.")
         X = X.to_numpy()
-    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    X = X.tocsr() if sparse.issparse(X) else _aligned(X)
     if X.dtype.kind not in "fiub" or X.ndim != 2:
         raise ValueError(
             f"X must hold real numbers in rows and columns, got dtype {X.dtype} and shape {X.shape}; convert it with "
@@ -302,12 +306,17 @@ def _part(X, y, weights, rows, columns):
         )
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    y = None if y is None else np.asarray(y)
-    weights = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
+    y = None if y is None else _aligned(y)
+    weights = np.ones(X.shape[0]) if weights is None else _aligned(np.asarray(weights, dtype=np.float64))
     for name, values in (("y", y), ("sample_weight", weights)):
         if values is not None and values.shape[:1] != X.shape[:1]:
             raise ValueError(f"{name} must have one entry a row, {X.shape[0]} of them, got shape {values.shape}.")
     return (X, y, weights) if rows is None else (X[rows], None if y is None else y[rows], weights[rows])
+
+
+def _aligned(values):
+    # What came through a network may lie at any byte, and products of such arrays add up in another order.
+    return np.require(values, requirements="A")
 
 
 def _items(items):
@@ -379,6 +388,10 @@ def _sources(X, y, sample_weight):
                 )
         return [(part, None, None) for part in X.to_delayed()], None
     columns = list(X.columns) if hasattr(X, "columns") else None
+    series = {name: values for name, values in zip(SIDES, (y, sample_weight)) if hasattr(values, "to_frame")}
+    if columns is not None and series:  # one frame: dask may join partitions, and would do so for each column apart
+        y, sample_weight = (None if hasattr(values, "to_frame") else values for values in (y, sample_weight))
+        X = X.assign(**series)
     blocks, lengths = _blocks("X", X, 2)
     sides = []
     for name, values in (("y", y), ("sample_weight", sample_weight)):
@@ -405,7 +418,7 @@ def _sources(X, y, sample_weight):
 def _blocks(name, values, ndim):
     # Delayed chunks of rows, and their lengths, or None where dask does not know them.
     if hasattr(values, "npartitions") and not hasattr(values, "numblocks"):
-        return values.to_delayed(), None
+        return values.to_delayed(), None  # partitions of a frame or a series
     if not hasattr(values, "numblocks"):
         raise ValueError(f"{name} must be a dask array, frame or bag, got {type(values).__name__}.")
     if ndim is not None and values.ndim != ndim:

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from handful.checks import MAX_SEED, signed_labels
 from handful.distributed.draws import importance_draw
-from handful.sensitivity.svm import RULES, choose_clusters, sample_rows
+from handful.sensitivity.svm import RULES, SEEDED, choose_clusters, sample_rows
 from handful.sensitivity.svm_mixture import joined, mixture, moments, pulls
 from handful.sensitivity.svm_partition import DenseRows, SparseRows
 from handful.streaming import Node, concatenate
@@ -50,7 +50,8 @@ def svm_coreset(selector, chunks, rng):
     seen = np.array([label for counts in chunks.class_counts for label, count in counts.items() if count])
     classes, _ = signed_labels(seen, "an SVM")
     l2, mixed = 1.0 / total if selector.l2 is None else selector.l2, selector.rule == "mixture"
-    first = chunks.map(_first, classes, l2, selector.xi, total, mixed, seed)
+    most = min(SEEDED, max(4, 2 * SEEDED // len(chunks)))  # rows of a class in a chunk's sample: all of them come here
+    first = chunks.map(_first, classes, l2, selector.xi, total, mixed, seed, most)
     constants = dict(total_weight=total, price=hinge_price(selector.l2, total), opt=sum(f["bound"] for f in first))
     if not constants["opt"] > 0:
         raise ValueError(
@@ -83,7 +84,7 @@ def _points(X):
     return SparseRows(X) if sparse.issparse(X) else DenseRows(feature_major(X, np.arange(len(X))))
 
 
-def _first(chunk, classes, l2, xi, total, mixed, seed):
+def _first(chunk, classes, l2, xi, total, mixed, seed, most):
     """Pass 1: the chunk's part of the lower bound, its moments, and samples of its classes that weigh as much as these.
 
     F is the sum over the chunks of s_j times the chunk's own objective at the same penalty per mean loss, s_j the
@@ -97,7 +98,7 @@ def _first(chunk, classes, l2, xi, total, mixed, seed):
     for label in classes:
         rows = np.flatnonzero(y == label)
         if len(rows):
-            some = rows[sample_rows(len(rows), np.random.default_rng([seed, 0, chunk.index]))]
+            some = rows[sample_rows(len(rows), np.random.default_rng([seed, 0, chunk.index]), most)]
             out["samples"][label] = Node(X[some], y[some], u[some] * (u[rows].sum() / u[some].sum()), some)
     if len(out["samples"]) == 2:
         out["bound"] = u.sum() / total * LinearSVM(l2=l2, tol=xi).fit(X, y, sample_weight=u).lower_bound_

@@ -1,5 +1,7 @@
 """Samplers from a mixture of given distributions, with weights fixed or learned online (VRM)."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -7,7 +9,8 @@ from handful.checks import check_number
 from handful.linalg import fill_alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import NewtonLearner, check_mixture_weights
+from handful.sampling.newton import LEARNED, NewtonLearner, check_mixture_weights
+from handful.types import Seed, Table
 
 # The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
 # instead of the projection, and one component for the whole batch.
@@ -25,8 +28,11 @@ def _draw_batch(uniforms, w, records, densities, rows):
     indices, weights = np.empty(b, np.int64), np.empty(b)
     places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
     tables = records.reshape(-1)  # one after the other
-    cumulative = np.cumsum(w)
-    total = cumulative[-1]
+    cumulative = np.empty(k)
+    total = 0.0
+    for j in range(k):
+        total += w[j]
+        cumulative[j] = total
     shared = uniforms.size > b
     for i in range(b):
         u = uniforms[b if shared else i] * total
@@ -102,16 +108,18 @@ class FixedMixture(Sampler):
         for rows that are not distributions, points that could not be drawn, a batch larger than n
     """
 
+    _learned: tuple[str, ...] = ("_w", "_rows")
+
     def __init__(
         self,
-        probabilities,
+        probabilities: Table,
         *,
-        mixture_weights=None,
-        batch_size=100,
-        uniform=True,
-        shared_component=False,
-        random_state=None,
-    ):
+        mixture_weights: Table = None,
+        batch_size: int = 100,
+        uniform: bool = True,
+        shared_component: bool = False,
+        random_state: Seed = None,
+    ) -> None:
         self._uniform = uniform
         n = self._set_tables(probabilities)
         super().__init__(n, batch_size=batch_size, random_state=random_state)
@@ -130,7 +138,7 @@ class FixedMixture(Sampler):
         _tables(probabilities, self._records, self._densities)
         return n
 
-    def set_probabilities(self, probabilities):
+    def set_probabilities(self, probabilities: Table) -> Any:
         """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).
 
         O(k n). Call it between an update and the next sample.
@@ -143,12 +151,12 @@ class FixedMixture(Sampler):
             raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
 
     @property
-    def mixture_weights(self):
+    def mixture_weights(self) -> Any:
         """The mixture weights, shape (k,), the uniform component's last."""
         return self._w.copy()
 
     @property
-    def probabilities(self):
+    def probabilities(self) -> Any:
         """The distribution q that points are drawn from now, shape (n,). O(k n)."""
         m = self._densities.shape[1]
         q = self._densities @ self._w[:m] + (self._w[m] if m < self.k else 0.0)
@@ -201,20 +209,22 @@ class MixtureSampler(FixedMixture):
     >>> sampler.update(np.array([1.0, 2.0]))
     """
 
+    _learned = (*LEARNED, "_rows")
+
     def __init__(
         self,
-        probabilities,
+        probabilities: Table,
         *,
-        beta=0.5,
-        gamma=0.01,
-        eps=1000.0,
-        batch_size=100,
-        uniform=True,
-        scale=None,
-        n_pgd_steps=0,
-        shared_component=False,
-        random_state=None,
-    ):
+        beta: float = 0.5,
+        gamma: float = 0.01,
+        eps: float = 1000.0,
+        batch_size: int = 100,
+        uniform: bool = True,
+        scale: float | None = None,
+        n_pgd_steps: int = 0,
+        shared_component: bool = False,
+        random_state: Seed = None,
+    ) -> None:
         super().__init__(
             probabilities,
             batch_size=batch_size,
@@ -227,6 +237,10 @@ class MixtureSampler(FixedMixture):
             scale = scale / self.n**2  # the learner's cost is f(w)/n^2
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, n_pgd_steps=n_pgd_steps)
         self._w = self._learner.w
+
+    def set_mixture_weights(self, mixture_weights):
+        """Go on learning from other mixture weights, shape (k,), such as the mean over several processes."""
+        self._learner.w[:] = check_mixture_weights(mixture_weights, self.k)
 
     def _learn(self, indices, weights, losses):
         if indices is None:

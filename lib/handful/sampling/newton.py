@@ -10,6 +10,7 @@ from handful.checks import check_integer, check_number
 from handful.linalg import restricted_simplex_point
 from handful.sampling.base import LARGEST_LOSS, check_losses
 
+LEARNED = ("_learner.w", "_learner.H", "_learner.H_inv", "_learner.memory")  # what a step changes, for `state_dict`
 REFRESH = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
 
 
@@ -33,32 +34,38 @@ def sherman_morrison(H_inv, g):
     for i in range(k):
         for j in range(k):
             H_inv[i, j] -= v[i] * v[j] / curvature
-    return v / curvature
+    for i in range(k):
+        v[i] /= curvature
+    return v
 
 
 @njit(cache=True)
 def _cholesky_solve(H, free, n_free, b, factor, x, y):
-    """Solve H_FF x = b_F and H_FF y = 1 for the `n_free` indices in `free`; x, y hold their first entries."""
+    """Solve H_FF x = b_F and H_FF y = 1 for the `n_free` indices in `free`; x, y hold their first entries.
+
+    The factor goes into `factor`, shape (k * k,), row by row.
+    """
+    k = len(H)
     for i in range(n_free):
         for j in range(i + 1):
             total = H[free[i], free[j]]
             for m in range(j):
-                total -= factor[i, m] * factor[j, m]
+                total -= factor[i * k + m] * factor[j * k + m]
             if i == j:
-                factor[i, i] = np.sqrt(max(total, 1e-15 * H[free[i], free[i]]))  # rounding may leave nothing
+                factor[i * k + i] = np.sqrt(max(total, 1e-15 * H[free[i], free[i]]))  # rounding may leave nothing
             else:
-                factor[i, j] = total / factor[j, j]
+                factor[i * k + j] = total / factor[j * k + j]
         total_x, total_y = b[free[i]], 1.0
         for m in range(i):
-            total_x -= factor[i, m] * x[m]
-            total_y -= factor[i, m] * y[m]
-        x[i], y[i] = total_x / factor[i, i], total_y / factor[i, i]
+            total_x -= factor[i * k + m] * x[m]
+            total_y -= factor[i * k + m] * y[m]
+        x[i], y[i] = total_x / factor[i * k + i], total_y / factor[i * k + i]
     for i in range(n_free - 1, -1, -1):
         total_x, total_y = x[i], y[i]
         for m in range(i + 1, n_free):
-            total_x -= factor[m, i] * x[m]
-            total_y -= factor[m, i] * y[m]
-        x[i], y[i] = total_x / factor[i, i], total_y / factor[i, i]
+            total_x -= factor[m * k + i] * x[m]
+            total_y -= factor[m * k + i] * y[m]
+        x[i], y[i] = total_x / factor[i * k + i], total_y / factor[i * k + i]
 
 
 @njit(cache=True)
@@ -84,7 +91,8 @@ def project_in_norm(H, target, gamma, start):
     x = start.copy()  # the unknown is w less its lower bounds: x >= 0, sum x = 1 - gamma
     x[k - 1] = max(x[k - 1] - gamma, 0.0)
     if mass <= 0.0:
-        x[:] = 0.0
+        for i in range(k):
+            x[i] = 0.0
         x[k - 1] = gamma
         return x
     b = np.empty(k)  # H (target - lower bounds)
@@ -93,9 +101,11 @@ def project_in_norm(H, target, gamma, start):
         for j in range(k):
             total += H[i, j] * target[j]
         b[i] = total
-    is_free = x > 0.0
+    is_free = np.empty(k, np.bool_)
+    for i in range(k):
+        is_free[i] = x[i] > 0.0
     free = np.empty(k, np.int64)
-    factor = np.empty((k, k))
+    factor = np.empty(k * k)  # of one dimension, as making an array of two takes a second to compile
     y, ones = np.empty(k), np.empty(k)
     for _ in range(50 * k):  # the objective falls, so it ends without a cap; the cap is for rounding
         n_free = 0
@@ -104,7 +114,11 @@ def project_in_norm(H, target, gamma, start):
                 free[n_free] = i
                 n_free += 1
         _cholesky_solve(H, free, n_free, b, factor, y, ones)
-        multiplier = (mass - y[:n_free].sum()) / ones[:n_free].sum()
+        total, total_ones = 0.0, 0.0
+        for a in range(n_free):
+            total += y[a]
+            total_ones += ones[a]
+        multiplier = (mass - total) / total_ones
         step, blocking = 1.0, -1
         for a in range(n_free):
             y[a] += multiplier * ones[a]
@@ -134,7 +148,8 @@ def project_in_norm(H, target, gamma, start):
     for i in range(k):
         x[i] = max(x[i], 0.0)
         total += x[i]
-    x *= mass / total
+    for i in range(k):
+        x[i] *= mass / total
     x[k - 1] += gamma
     return x
 
@@ -146,9 +161,15 @@ def project_by_gradient(H, target, gamma, start, n_steps):
     The step is not scaled by the norm of H: with a large H it oscillates, with few steps it stays near
     `start`.
     """
-    x = start.copy()
+    k = target.size
+    x, moved = start.copy(), np.empty(k)
     for _ in range(n_steps):
-        x = restricted_simplex_point(x - 0.2 * (H @ (x - target)), gamma)
+        for i in range(k):
+            slope = 0.0
+            for j in range(k):
+                slope += H[i, j] * (x[j] - target[j])
+            moved[i] = x[i] - 0.2 * slope
+        x = restricted_simplex_point(moved, gamma)
     return x
 
 
@@ -164,16 +185,36 @@ def newton_step(w, H, H_inv, g, memory, settings):
     memory, settings : as in `batch_step`
     """
     beta, gamma, _, n_pgd_steps = settings
-    direction = sherman_morrison(H_inv, g)
-    H += np.outer(g, g)
-    target = w - direction / beta
+    k = g.size
+    target = sherman_morrison(H_inv, g)
+    for i in range(k):
+        target[i] = w[i] - target[i] / beta
+        for j in range(k):
+            H[i, j] += g[i] * g[j]
     if n_pgd_steps > 0:
-        w[:] = project_by_gradient(H, target, gamma, w, n_pgd_steps)
+        moved = project_by_gradient(H, target, gamma, w, n_pgd_steps)
     else:
-        w[:] = project_in_norm(H, target, gamma, w)
+        moved = project_in_norm(H, target, gamma, w)
+    for i in range(k):
+        w[i] = moved[i]
     memory[2] += 1
     if memory[2] % REFRESH == 0:
-        H_inv[:] = np.linalg.inv(H)
+        _invert(H, H_inv)
+
+
+@njit(cache=True)
+def _invert(H, out):
+    k = len(H)
+    every, factor = np.empty(k, np.int64), np.empty(k * k)
+    unit, column, ones = np.empty(k), np.empty(k), np.empty(k)
+    for j in range(k):
+        every[j], unit[j] = j, 0.0
+    for j in range(k):
+        unit[j] = 1.0
+        _cholesky_solve(H, every, k, unit, factor, column, ones)
+        unit[j] = 0.0
+        for i in range(k):
+            out[i, j] = column[i]
 
 
 @njit(cache=True)

@@ -6,7 +6,7 @@ from numba import njit
 from handful.checks import check_integer
 from handful.sampling.bandit import build_tree, find_leaf, set_leaf
 from handful.sampling.base import Sampler, as_vector, check_losses
-from handful.sampling.newton import Learned, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import LEARNED, Learned, NewtonLearner, check_mixture_weights
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
@@ -96,6 +96,8 @@ class PrioritizedReplay(Learned, Sampler):
     >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
     """
 
+    _learned = (*LEARNED, "_tree", "_rows", "_next", "_greatest", "n")
+
     def __init__(
         self,
         capacity,
@@ -121,6 +123,7 @@ class PrioritizedReplay(Learned, Sampler):
         self.capacity, self.n = self.n, 0
         self._alphas, self._epsilons = np.ascontiguousarray(components.T)
         self._tree = build_tree(np.zeros((self.capacity, len(components))))
+        self._rows = np.ones((self.batch_size, len(components) + 1))
         self._next, self._greatest = 0, 1.0
         self._learner = NewtonLearner(len(components) + 1, beta=beta, gamma=gamma, eps=eps)
         self._fixed = mixture_weights is not None
@@ -164,5 +167,5 @@ class PrioritizedReplay(Learned, Sampler):
             rows = np.c_[self.n * leaves / self._tree[1], np.ones(len(indices))]
         if not self._fixed:
             self._learner.step(rows, weights, losses)
-        self._greatest = max(self._greatest, losses.max())
+        self._greatest = max(self._greatest, float(losses.max()))
         set_priorities(self._tree, indices, losses, self._alphas, self._epsilons)

@@ -1,7 +1,6 @@
 """Sensitivity coresets for Gaussian mixtures and k-means."""
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful.checks import MAX_SEED, check_integer
@@ -25,6 +24,8 @@ def rough_centers(X, weights, n_components, *, rng):
     label : int array, shape (n,), the centre of each row, numbered without gaps
     sq_dist : shape (n,), squared distance to it
     """
+    from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
     best = None
     for _ in range(N_STARTS):
         centers, _ = kmeans_plusplus(

@@ -1,15 +1,18 @@
 """Lightweight coresets for clustering (Bachem, Lucic and Krause 2018), in two passes over data of any size."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy import sparse
 from sklearn.utils import check_array
+from sklearn.utils.extmath import row_norms
 
 from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
 from handful.coreset import Selector
 from handful.linalg import sq_distance
+from handful.types import Seed, Table
 
 BLOCK = 4096  # rows whose statistics are kept together
 CHUNK = 16 * BLOCK  # rows read at a time
@@ -109,7 +112,7 @@ class Draws:
     positions: list
     shares: np.ndarray
 
-    def part(self, chosen):
+    def part(self, chosen: Any) -> Any:
         """The draws from those blocks for which the bool array `chosen` is true."""
         places = np.flatnonzero(chosen)
         positions = [self.positions[k] for k in places]
@@ -160,7 +163,7 @@ def pivot_rows(n):
     return slice(None, None, -(-n // N_PIVOT))
 
 
-def lightweight_coreset(X, size, *, rng, sample_weight=None):
+def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table = None) -> Any:
     """Sample a lightweight coreset: `size` weighted draws from the rows of `X`.
 
     Mixes uniform sampling with sampling by squared distance to the mean (Bachem, Lucic and Krause 2018, Algorithm 1):
@@ -170,7 +173,7 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
 
     Parameters
     ----------
-    X : array or memory map, shape (n, d), finite
+    X : array, memory map or CSR matrix, shape (n, d), finite
     size : int, number of draws; a row that is drawn repeatedly gets the sum of its weights
     rng : numpy.random.Generator
     sample_weight : float array, shape (n,), non-negative, or None
@@ -191,9 +194,13 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     n, d = X.shape
     if sample_weight is not None:
         sample_weight = check_sample_weight(sample_weight, n)
-    n_blocks = -(-n // BLOCK)
     # weights near the largest float would overflow
     scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
+    if sparse.issparse(X):
+        u = np.ones(n) if sample_weight is None else sample_weight / scale
+        indices, weights = _sparse_draws(X.astype(np.float64), u, size, rng)
+        return merge_draws(indices, weights * scale)
+    n_blocks = -(-n // BLOCK)
 
     def read(start, stop):
         u = np.ones(stop - start) if sample_weight is None else sample_weight[start:stop] / scale
@@ -217,10 +224,24 @@ def lightweight_coreset(X, size, *, rng, sample_weight=None):
     return merge_draws(np.concatenate(indices), np.concatenate(weights))
 
 
+def _sparse_draws(X, u, size, rng):
+    # The same draws by norms and products, which read nothing but what is stored.
+    unit = np.abs(X.data).max(initial=0.0) or 1.0
+    X = X / unit  # squares of tiny entries do not underflow
+    mean = (u @ X) / u.sum()
+    sq_dist = np.maximum(row_norms(X, squared=True) - 2 * (X @ mean) + mean @ mean, 0.0)
+    scatter = u @ sq_dist
+    q = 0.5 * u / u.sum() + 0.5 * u * (sq_dist / scatter) if scatter > 0 else u / u.sum()
+    edges = np.cumsum(q)
+    last = int(np.flatnonzero(q)[-1])
+    rows = np.minimum(np.searchsorted(edges, np.sort(rng.random(size)) * edges[-1], side="right"), last)
+    return rows, u[rows] / (size * q[rows] / edges[-1])
+
+
 def _readable(X):
     # Neither copied nor read here: a memory map may not fit in the memory.
     if sparse.issparse(X) or not hasattr(X, "dtype") or X.dtype not in (np.float32, np.float64):
-        X = check_array(X, dtype=[np.float64, np.float32])
+        X = check_array(X, dtype=[np.float64, np.float32], accept_sparse="csr")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have shape (n, d), got {X.shape}.")
     return X
@@ -250,10 +271,11 @@ class LightweightCoreset(Selector):
     True
     """
 
+    _takes_sparse = True
     _repeats = True
     _ranks = False
 
-    def __init__(self, size=1000, *, random_state=None):
+    def __init__(self, size: int = 1000, *, random_state: Seed = None) -> None:
         self.size = size
         self.random_state = random_state
 

@@ -1,12 +1,13 @@
 """Sensitivity coresets for logistic regression."""
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
+from scipy import sparse
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
 from handful.checks import MAX_SEED, check_integer, check_number, signed_labels
 from handful.coreset import Selector
+from handful.types import Seed
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -18,7 +19,7 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
 
     Parameters
     ----------
-    Z : signed points ``y_n (x_n, 1)``, shape (n, d + 1)
+    Z : signed points ``y_n (x_n, 1)``, array or CSR matrix, shape (n, d + 1)
     weights : shape (n,), positive
     n_clusters : int, k
     radius : float, R
@@ -28,13 +29,17 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     -------
     shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
     """
+    from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
+    n = Z.shape[0]
     _, centers = kmeans_plusplus(
-        Z, min(n_clusters, len(Z)), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
+        Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
     )
     _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centers)]), return_inverse=True)
     mass = np.bincount(label, weights=weights)
-    sums = np.stack([np.bincount(label, weights=weights * z) for z in Z.T], axis=1)
-    return logistic_bounds(Z, weights, label, mass, sums, radius)
+    members = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n))
+    sums = members @ Z
+    return logistic_bounds(Z, weights, label, mass, sums.toarray() if sparse.issparse(sums) else sums, radius)
 
 
 def logistic_bounds(Z, weights, label, mass, sums, radius):
@@ -46,13 +51,14 @@ def logistic_bounds(Z, weights, label, mass, sums, radius):
     label : int array, shape (n,), the cluster of each row
     mass, sums : of the weights, shape (k,), and of the weighted points, shape (k, d + 1)
     """
-    n = len(Z)
-    loss = mass * np.exp(-radius * pairwise_distances(Z, sums / mass[:, None]))  # (n, k)
-    # a point's own cluster counts without the point
+    distances = pairwise_distances(Z, sums / mass[:, None])  # (n, k)
+    loss = mass * np.exp(-radius * distances)
+    # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
+    own = np.arange(Z.shape[0]), label
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
-    rest_mean = (sums[label] - weights[:, None] * Z) / np.where(alone, 1.0, rest)[:, None]
-    loss[np.arange(n), label] = np.where(alone, 0.0, rest * np.exp(-radius * np.linalg.norm(Z - rest_mean, axis=1)))
+    away = distances[own] * mass[label] / np.where(alone, 1.0, rest)
+    loss[own] = np.where(alone, 0.0, rest * np.exp(-radius * away))
     return mass.sum() / (weights + loss.sum(axis=1))
 
 
@@ -83,9 +89,12 @@ class LogisticSensitivity(Selector):
     """
 
     _needs_y = True
+    _takes_sparse = True
     _repeats = True
 
-    def __init__(self, size=100, *, n_clusters=10, radius=1.0, random_state=None):
+    def __init__(
+        self, size: int = 100, *, n_clusters: int = 10, radius: float = 1.0, random_state: Seed = None
+    ) -> None:
         self.size = size
         self.n_clusters = n_clusters
         self.radius = radius
@@ -96,7 +105,11 @@ class LogisticSensitivity(Selector):
         check_number("radius", self.radius, above=0)
         sign = signed_labels(y, "logistic regression")[1]
         present = np.flatnonzero(sample_weight)
-        Z = np.column_stack([X, np.ones(len(X))])[present] * sign[present, None]
+        ones = np.ones((X.shape[0], 1))
+        if sparse.issparse(X):
+            Z = sparse.diags_array(sign[present]) @ sparse.hstack([X, ones], format="csr")[present]
+        else:
+            Z = np.hstack([X, ones])[present] * sign[present, None]
         weights = sample_weight[present]
         q = weights * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
         q /= q.sum()

@@ -1,11 +1,14 @@
 """`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
 from handful.coreset import Coreset, Selector
@@ -16,6 +19,7 @@ from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
 from handful.svm import hinge_price
 from handful.svm.kernels import DenseDesign, SparseDesign, feature_major
 from handful.svm.rough import rough_solution
+from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
 SAMPLINGS = ("multinomial", "systematic")
@@ -58,6 +62,8 @@ class SVMCoreset(Selector):
         by label and margin: much less noise, dependent draws)
     xi : float in (0, 1); relative duality gap allowed to the rough solution
     random_state : None, int, RandomState or Generator
+    verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a clustering of each class,
+        and the scores
 
     Attributes
     ----------
@@ -99,15 +105,16 @@ class SVMCoreset(Selector):
 
     def __init__(
         self,
-        size=100,
+        size: int = 100,
         *,
-        l2=None,
-        n_clusters="auto",
-        rule="mixture",
-        sampling="multinomial",
-        xi=0.1,
-        random_state=None,
-    ):
+        l2: float | None = None,
+        n_clusters: str | int = "auto",
+        rule: str = "mixture",
+        sampling: str = "multinomial",
+        xi: float = 0.1,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.size = size
         self.l2 = l2
         self.n_clusters = n_clusters
@@ -115,6 +122,7 @@ class SVMCoreset(Selector):
         self.sampling = sampling
         self.xi = xi
         self.random_state = random_state
+        self.verbose = verbose
 
     @property
     def _repeats(self):
@@ -142,7 +150,8 @@ class SVMCoreset(Selector):
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
-        scores = self._scores(X, rows, signs, u, rng)
+        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
+            scores = self._scores(X, rows, signs, u, rng, bar)
         self._keep(scores, rows, len(sample_weight))
         self._drawn_from = rows, signs, u, scores
         return self._draw(self.size, rng)
@@ -156,7 +165,7 @@ class SVMCoreset(Selector):
             chosen, weights = systematic_draw(scores.probabilities, u, size, order, rng=rng)
         return rows[chosen], weights
 
-    def draw(self, size, *, random_state=None):
+    def draw(self, size: int, *, random_state: Seed = None) -> Any:
         """Another coreset from the fitted scores, of any size: no second look at the data.
 
         Parameters
@@ -173,7 +182,7 @@ class SVMCoreset(Selector):
         check_size(size, len(self._drawn_from[0]), n, repeats=self._repeats)
         return Coreset(*self._draw(size, as_generator(random_state)))
 
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream: `fit` wants two.
 
         Alone, one class has an SVM of cost 0, and any point may matter. Half of the probability goes by weight,
@@ -191,7 +200,7 @@ class SVMCoreset(Selector):
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
-    def _scores(self, X, rows, signs, u, rng):
+    def _scores(self, X, rows, signs, u, rng, bar):
         """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
         total = u.sum()
         if sparse.issparse(X):
@@ -203,6 +212,7 @@ class SVMCoreset(Selector):
             points = DenseRows(columns.XT)
         price = hinge_price(self.l2, total)
         rough = rough_solution(columns, signs, price * u, tol=self.xi)
+        bar.update()
         opt = max(rough.lower_bound, np.finfo(float).tiny)  # of a solver that stopped early: every bound is then 1
         constants = dict(total_weight=total, price=price, opt=opt)
         bound = RULES[self.rule]
@@ -214,11 +224,13 @@ class SVMCoreset(Selector):
             distance = mine.distances(labels, centers)
             sensitivities[part] = bound(distance, u[part], weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
+            bar.update()
         margins = signs * columns.times(rough.w)
         q = sensitivities / sensitivities.sum()
         if self.rule == "mixture":
             pull = pulls(columns, u, margins, moments(columns, u))
             q = mixture(sensitivities, pull, total_sensitivity=sensitivities.sum(), total_pull=pull.sum())
+        bar.update()
         return Scores(sensitivities, q, margins, tuple(counts), rough.lower_bound)
 
     def _clusters(self, points, u, bound, constants, rng):
@@ -239,7 +251,7 @@ class SVMCoreset(Selector):
         self.lower_bound_ = float(scores.lower_bound)
         self.n_clusters_ = scores.n_clusters
 
-    def sample_size(self, eps, delta, *, constant=1.0):
+    def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
 
         ``constant * t / eps^2 * (d log t + log(1 / delta))``, t the total sensitivity of the fitted data (five
@@ -269,14 +281,14 @@ class SVMCoreset(Selector):
             )
         t = self.total_sensitivity_ / (GUARD if self.rule == "mixture" else 1.0)
         d = self.n_features_in_
-        return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, np.e)) + np.log(1.0 / delta))))
+        return int(np.ceil(constant * t / eps**2 * (d * np.log(max(t, math.e)) + np.log(1.0 / delta))))
 
 
-def sample_rows(n, rng):
-    """The rows of a class on which its centers are chosen: all, or one of each of `SEEDED` stretches."""
-    if n <= SEEDED:
+def sample_rows(n, rng, most=SEEDED):
+    """The rows of a class on which its centers are chosen: all, or one of each of `most` stretches."""
+    if n <= most:
         return np.arange(n)
-    return ((np.arange(SEEDED) + rng.random(SEEDED)) * (n / SEEDED)).astype(np.intp)
+    return ((np.arange(most) + rng.random(most)) * (n / most)).astype(np.intp)
 
 
 def choose_clusters(n_clusters, sample, u, bound, constants, rng):

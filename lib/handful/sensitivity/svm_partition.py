@@ -124,7 +124,8 @@ def _nearest(XT, centers):
     labels = np.zeros(n, dtype=np.int64)
     half = np.zeros(k)
     for c in range(k):
-        half[c] = 0.5 * (centers[c] * centers[c]).sum()
+        for j in range(d):
+            half[c] += 0.5 * centers[c, j] * centers[c, j]
     best, score = np.empty(STRIP), np.empty(STRIP)
     for start in range(0, n, STRIP):
         m = min(STRIP, n - start)
@@ -143,17 +144,21 @@ def _nearest(XT, centers):
     return labels
 
 
-@njit(cache=True)
 def _sums(XT, labels, u, k):
+    sums, weight = np.zeros((k, len(XT))), np.zeros(k)
+    _add_up(XT, labels, u, sums, weight)
+    return sums, weight
+
+
+@njit(cache=True)
+def _add_up(XT, labels, u, sums, weight):
     d, n = XT.shape
-    sums, weight = np.zeros((k, d)), np.zeros(k)
     for j in range(d):
         row = XT[j]
         for i in range(n):
             sums[labels[i], j] += u[i] * row[i]
     for i in range(n):
         weight[labels[i]] += u[i]
-    return sums, weight
 
 
 @njit(cache=True)
@@ -164,4 +169,6 @@ def _distances(XT, labels, centers):
         row = XT[j]
         for i in range(n):
             out[i] += (row[i] - centers[labels[i], j]) ** 2
-    return np.sqrt(out)
+    for i in range(n):
+        out[i] = np.sqrt(out[i])
+    return out

@@ -1,6 +1,7 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
 
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -10,9 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import as_generator, check_integer, check_sample_weight, refuse_dask
 from handful.coreset import Coreset, check_selector
+from handful.streaming.files import read_nodes, write_nodes
 from handful.streaming.tree import Node, reduce_nodes
+from handful.types import Table
 
-FIXED = ("size", "leaf_size", "n_slots")  # options that cannot change between the chunks of a stream
+FIXED = ("size", "leaf_size", "n_slots", "window")  # options that cannot change between the chunks of a stream
 
 # What the first chunk of a stream decides for the later ones, and the error for a chunk that differs.
 FORMS = {
@@ -29,7 +32,7 @@ class StreamMemory(BaseEstimator):
     place, so that an error in the middle of a chunk can restore the old ones.
     """
 
-    def rows(self):
+    def rows(self) -> Any:
         """The coreset with its rows: ``(X, y, weights)``.
 
         Returns
@@ -47,20 +50,20 @@ class StreamMemory(BaseEstimator):
         return node.X, node.y, node.weights
 
     @property
-    def coreset_(self):
+    def coreset_(self) -> Any:
         """The `Coreset` of everything so far; its indices are positions in the stream."""
         node = self._coreset_rows()
         return Coreset(node.ids, node.weights)
 
     @property
-    def indices_(self):
+    def indices_(self) -> Any:
         return self._coreset_rows().ids
 
     @property
-    def weights_(self):
+    def weights_(self) -> Any:
         return self._coreset_rows().weights
 
-    def take(self, X, *arrays):
+    def take(self, X: Table, *arrays: Any) -> list:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows` needs no arrays.
 
         Raises
@@ -77,7 +80,7 @@ class StreamMemory(BaseEstimator):
             )
         return coreset.take(X, *arrays)
 
-    def subset(self, dataset):
+    def subset(self, dataset: Any) -> Any:
         """Shorthand for ``self.coreset_.subset(dataset)``, for a data set that holds the whole stream."""
         return self.coreset_.subset(dataset)
 
@@ -94,6 +97,38 @@ class StreamMemory(BaseEstimator):
         return tags
 
     # --- for subclasses
+
+    def _write(self, path, nodes, **more):
+        """Save a tree: see `MergeReduce.save`."""
+        self._check_begun()
+        names = getattr(self, "feature_names_in_", None)
+        state = dict(
+            kind=type(self).__name__,
+            selector=repr(self.selector),
+            options=self._began_with,
+            seed=self.seed_,
+            n_seen=self.n_seen_,
+            n_reductions=self.n_reductions_,
+            n_features=self.n_features_in_,
+            names=None if names is None else list(names),
+            forms=self._forms,
+        )
+        return write_nodes(path, nodes, state | more)
+
+    @classmethod
+    def _read(cls, path, selector):
+        """A tree as `_write` saved it, without its nodes, which come second, and then the rest of the state."""
+        nodes, state = read_nodes(path)
+        for name, now in (("kind", cls.__name__), ("selector", repr(selector))):
+            if state[name] != now:
+                raise ValueError(f"{path} was saved with the {name} {state[name]}, got {now}.")
+        tree = cls(selector, **state["options"])
+        tree._start()
+        tree.seed_, tree.n_seen_, tree.n_reductions_ = state["seed"], state["n_seen"], state["n_reductions"]
+        tree.n_features_in_, tree._forms = state["n_features"], state["forms"]
+        if state["names"] is not None:
+            tree.feature_names_in_ = np.array(state["names"], dtype=object)
+        return tree, nodes, state
 
     def _forget(self, X, sample_weight=None):
         """Begin anew with the data of a `fit`, which must have a row that counts; a later chunk need not."""
@@ -112,7 +147,7 @@ class StreamMemory(BaseEstimator):
     def _start(self):
         self._began_with = self._fixed()
         for name, value in self._began_with.items():
-            if name != "n_slots" or value is not None:
+            if name not in ("n_slots", "window") or value is not None:
                 check_integer(name, value)
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
@@ -161,7 +196,7 @@ class StreamMemory(BaseEstimator):
             raise ValueError(f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
         validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)  # names and width
         self._check_form("rows", "sparse" if sparse.issparse(X) else "dense")
-        return X, self._check_labels(y, X.shape[0]), _check_weights(sample_weight, X.shape[0])
+        return X, self._check_labels(y, X.shape[0]), self._check_weights(sample_weight, X.shape[0])
 
     def _check_form(self, what, now):
         before = self._forms.get(what, now)
@@ -180,6 +215,14 @@ class StreamMemory(BaseEstimator):
             assert_all_finite(y, input_name="y")
             self._check_form("labels", "words" if y.dtype.kind in "OUS" else "numbers")
         return y
+
+    def _check_weights(self, sample_weight, n):
+        if sample_weight is None:
+            return None
+        sample_weight = np.asarray(sample_weight)
+        # A part of a stream, unlike a whole data set, may have no row that counts.
+        absent = sample_weight.shape == (n,) and not sample_weight.any()
+        return np.zeros(n) if absent else check_sample_weight(sample_weight, n)
 
     def _chunk_rows(self, X, y, sample_weight):
         """Rows of an open chunk as a Node with ids from `n_seen_` on, once their values are checked."""
@@ -203,12 +246,3 @@ class StreamMemory(BaseEstimator):
 def _n_rows(X):
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     return shape[0] if shape else None
-
-
-def _check_weights(sample_weight, n):
-    if sample_weight is None:
-        return None
-    sample_weight = np.asarray(sample_weight)
-    # A part of a stream, unlike a whole data set, may have no row that counts.
-    absent = sample_weight.shape == (n,) and not sample_weight.any()
-    return np.zeros(n) if absent else check_sample_weight(sample_weight, n)

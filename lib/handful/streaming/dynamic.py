@@ -1,5 +1,7 @@
 """`DynamicMergeReduce`: the coreset of data to which rows are added, and from which rows are deleted."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from handful.streaming.base import StreamMemory
@@ -7,7 +9,7 @@ from handful.streaming.tree import Node, concatenate
 
 
 class DynamicMergeReduce(StreamMemory):
-    """The coreset of data that change by `insert` and `delete`; `rows` gives it with labels and weights.
+    """The coreset of data that change by `insert`, `delete` and `update`; `rows` gives it with labels and weights.
 
     The dynamic setting of "On Coresets for Support Vector Machines" (2020): the whole tree is kept, with the rows in
     its leaves, and a change recomputes the O(log n) nodes above each leaf that it touches. A row keeps its place in the
@@ -17,6 +19,7 @@ class DynamicMergeReduce(StreamMemory):
     Parameters
     ----------
     selector, size, leaf_size, random_state : as in `MergeReduce`
+    window : int or None; how many rows stay. When more come, those with the smallest ids are deleted
 
     Attributes
     ----------
@@ -36,10 +39,11 @@ class DynamicMergeReduce(StreamMemory):
     (200, True)
     """
 
-    def __init__(self, selector, *, size=100, leaf_size=1000, random_state=None):
+    def __init__(self, selector, *, size=100, leaf_size=1000, window=None, random_state=None):
         self.selector = selector
         self.size = size
         self.leaf_size = leaf_size
+        self.window = window
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
@@ -67,7 +71,11 @@ class DynamicMergeReduce(StreamMemory):
             as in `MergeReduce.partial_fit`, and for ids that are no integers, in use or not ascending
         """
         with self._all_or_nothing(BaseException):
-            return self._insert(X, y, sample_weight, ids)
+            ids = self._insert(X, y, sample_weight, ids)
+            if self.window is not None and self.n_rows_ > self.window:
+                present = np.sort(np.concatenate([leaf.ids for leaf in self._leaves.values()]))
+                self.delete(present[: -self.window])
+            return ids
 
     def _start(self):
         super()._start()
@@ -112,19 +120,70 @@ class DynamicMergeReduce(StreamMemory):
         ValueError
             for an id that no row has, which it names, and for ids that are no integers
         """
-        self._check_begun()
-        ids = np.unique(_as_ids(ids))
-        new = {}
-        for leaf in np.unique(ids // self.leaf_size):
-            held = self._leaves.get(int(leaf))
-            gone = ids[ids // self.leaf_size == leaf]
-            missing = gone if held is None else np.setdiff1d(gone, held.ids)
-            if len(missing):
-                raise ValueError(f"id {missing[0]} is not there: it was never inserted, or deleted before.")
-            new[int(leaf)] = held.take(np.flatnonzero(~np.isin(held.ids, gone)))
+        new = {
+            leaf: held.take(np.flatnonzero(~np.isin(held.ids, gone)))
+            for leaf, held, gone in self._held(np.unique(_as_ids(ids)))
+        }
         self._touch(new)
         self._leaves = {leaf: rows for leaf, rows in (self._leaves | new).items() if len(rows)}
         return self
+
+    def update(self, ids, *, y=None, sample_weight=None):
+        """Give rows other labels or weights; an error leaves everything as it was.
+
+        Parameters
+        ----------
+        ids : int array, shape (k,), each once, as `insert` returned them
+        y, sample_weight : shape (k,), or None where they stay
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            for an id that no row has or that comes twice, and for labels and weights as in `MergeReduce.partial_fit`
+        """
+        ids = _as_ids(ids)
+        if len(np.unique(ids)) < len(ids):
+            raise ValueError("ids must differ: each row has one label and one weight.")
+        with self._all_or_nothing(BaseException):
+            labels = None if y is None else self._check_labels(y, len(ids))
+            weights = self._check_weights(sample_weight, len(ids))
+            new, order = {}, np.argsort(ids)
+            for leaf, held, changed in self._held(ids[order]):
+                place = np.searchsorted(held.ids, changed)
+                source = order[np.searchsorted(ids[order], changed)]
+                new[leaf] = replace(
+                    held,
+                    y=held.y if labels is None else _changed(held.y, place, labels[source]),
+                    weights=held.weights if weights is None else _changed(held.weights, place, weights[source]),
+                )
+            self._touch(new)
+            self._leaves = self._leaves | new
+        return self
+
+    def save(self, path):
+        """Write all rows present to a file: as `MergeReduce.save`."""
+        return self._write(path, {str(leaf): rows for leaf, rows in self._leaves.items()})
+
+    @classmethod
+    def load(cls, path, selector):
+        """The tree that `save` wrote: as `MergeReduce.load`; its nodes are computed again when they are asked for."""
+        tree, leaves, _ = cls._read(path, selector)
+        tree._leaves = {int(leaf): rows for leaf, rows in leaves.items()}
+        return tree
+
+    def _held(self, ids):
+        # (leaf, its rows, those of the ascending ids that it holds) of each leaf with one of them.
+        self._check_begun()
+        for leaf in np.unique(ids // self.leaf_size).tolist():
+            held, mine = self._leaves.get(leaf), ids[ids // self.leaf_size == leaf]
+            missing = mine if held is None else np.setdiff1d(mine, held.ids)
+            if len(missing):
+                raise ValueError(f"id {missing[0]} is not there: it was never inserted, or deleted before.")
+            yield leaf, held, mine
 
     def _touch(self, leaves):
         # Forget the nodes above some leaves, to be computed again when they are asked for.
@@ -161,6 +220,12 @@ class DynamicMergeReduce(StreamMemory):
     @property
     def n_rows_(self):
         return sum(map(len, self._leaves.values()))
+
+
+def _changed(values, place, new):
+    out = values.astype(np.result_type(values, new))
+    out[place] = new
+    return out
 
 
 def _as_ids(ids):

@@ -195,8 +195,8 @@ class ClassBalancedReservoir(Reservoir):
 
 @njit(cache=True)
 def _balanced_places(codes, code_of_place, seen, full, uniforms):
-    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated. Places that are left out at the
-    # end of `code_of_place` are more than these rows could take.
+    # Algorithm 1 of Chrysakis and Moens; `code_of_place`, `seen` and `full` are updated. Places that are left out at
+    # the end of `code_of_place` are more than these rows could take.
     size = len(code_of_place)
     places = np.full(len(codes), -1, dtype=np.int64)
     held = np.zeros(len(seen), dtype=np.int64)

@@ -1,9 +1,14 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
+from typing import Any, Self
+
+from tqdm.auto import tqdm
+
 from handful.checks import is_dask, over_chunks
 from handful.coreset import check_selector
 from handful.streaming.base import StreamMemory
 from handful.streaming.tree import concatenate
+from handful.types import Seed, Table
 
 
 class MergeReduce(StreamMemory):
@@ -21,6 +26,7 @@ class MergeReduce(StreamMemory):
         coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization" (2024): when a leaf finds no free slot,
         two neighbouring nodes are merged, which `first_to_merge` chooses
     random_state : None, int, RandomState or Generator
+    verbose : bool, whether `fit` and `partial_fit` show a progress bar
 
     Attributes
     ----------
@@ -44,14 +50,24 @@ class MergeReduce(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, selector, *, size=100, leaf_size=1000, n_slots=None, random_state=None):
+    def __init__(
+        self,
+        selector: Any,
+        *,
+        size: int = 100,
+        leaf_size: int = 1000,
+        n_slots: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
         self.selector = selector
         self.size = size
         self.leaf_size = leaf_size
         self.n_slots = n_slots
         self.random_state = random_state
+        self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
 
         Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are, in one pass: the same
@@ -72,7 +88,7 @@ class MergeReduce(StreamMemory):
             vars(self).update(over_chunks("merge_reduce")(self, X, y, sample_weight))
         return self
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Take in the next rows of the stream, any number of them.
 
         An error leaves everything as it was before the call. Ctrl-C raises KeyboardInterrupt, and leaves a valid
@@ -101,14 +117,66 @@ class MergeReduce(StreamMemory):
             self._take_in(X, y, sample_weight)
         return self
 
+    def save(self, path):
+        """Write the stream to a file, from which `load` goes on with it in another process.
+
+        Parameters
+        ----------
+        path : str or path of a .npz file, which is replaced once the new one is whole. It holds the rows held, their
+            labels and the options, no code and no pickle; `selector` and `random_state` are not saved
+
+        Returns
+        -------
+        pathlib.Path of the file
+
+        Raises
+        ------
+        NotFittedError
+            before the first chunk
+        TypeError
+            for labels that are neither numbers nor words
+        """
+        kept = {"node": self._nodes, "leaf": dict(enumerate(self._leaf)), "slot": dict(enumerate(self._slots))}
+        nodes = {f"{kind} {key}": node for kind, group in kept.items() for key, node in group.items()}
+        return self._write(path, nodes, n_leaves=self._n_leaves, slot_weights=self.slot_weights_)
+
+    @classmethod
+    def load(cls, path, selector):
+        """The stream that `save` wrote; further chunks and the coreset are as if it had never stopped.
+
+        Parameters
+        ----------
+        path : str or path
+        selector : the selector of the stream, with the same options
+
+        Raises
+        ------
+        ValueError
+            for a damaged file, another kind of tree and another selector
+        """
+        stream, nodes, state = cls._read(path, selector)
+        stream._n_leaves, stream.slot_weights_ = state["n_leaves"], state["slot_weights"]
+        for name, node in nodes.items():
+            kind, key = name.split()
+            if kind == "node":
+                stream._nodes[int(key)] = node
+            else:
+                (stream._leaf if kind == "leaf" else stream._slots).append(node)
+        return stream
+
     def _start(self):
         super()._start()
+        self._top = None
         self._nodes, self._leaf, self._n_leaves = {}, [], 0
         self._slots, self.slot_weights_ = [], []
 
     def _take_in(self, X, y, sample_weight):
         X, y, sample_weight = self._open(X, y, sample_weight)
         self._top = None  # the root of the tree, once it was asked for
+        with tqdm(total=X.shape[0], desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
+            self._take_leaves(X, y, sample_weight, bar)
+
+    def _take_leaves(self, X, y, sample_weight, bar):
         start, n = 0, X.shape[0]
         while True:
             stop = min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
@@ -123,6 +191,7 @@ class MergeReduce(StreamMemory):
                 self._leaf = [*self._leaf, rows]
             if sum(map(len, self._leaf)) >= self.leaf_size:
                 (self._climb if self.n_slots is None else self._fill_slot)()
+            bar.update(stop - start)
             start = stop
             if start == n:
                 return
@@ -165,7 +234,7 @@ class MergeReduce(StreamMemory):
         return self._top
 
     @property
-    def n_rows_held_(self):
+    def n_rows_held_(self) -> Any:
         return sum(map(len, [*self._leaf, *self._slots, *self._nodes.values()]))
 
 

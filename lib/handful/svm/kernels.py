@@ -19,7 +19,8 @@ def _dense_times(XT, w):
     out = np.empty(n)
     for start in range(0, n, STRIP):
         part = out[start : start + STRIP]
-        part[:] = w[d]
+        for i in range(len(part)):
+            part[i] = w[d]
         for j in range(d):
             row = XT[j][start : start + STRIP]
             for i in range(len(part)):
@@ -43,22 +44,26 @@ def _dense_transposed_times(XT, v):
         part = v[start : start + STRIP]
         for j in range(d):
             out[j] += _dot(part, XT[j][start : start + STRIP])
-        out[d] += part.sum()
+        total = 0.0
+        for i in range(len(part)):
+            total += part[i]
+        out[d] += total
     return out
 
 
 @njit(cache=True, fastmath=FAST)
-def _dense_gram(XT, D, v):
+def _dense_gram(XT, D, v, A, G):
+    # `A` holds ones, shape (d + 1, BLOCK), `G` zeros: arrays of two dimensions that are made here take long to compile
     d, n = XT.shape
-    G = np.zeros((d + 1, d + 1))
     out = np.zeros(d + 1)
-    A = np.ones((d + 1, BLOCK))
     scaled = np.empty(BLOCK)
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         weight, part = D[start : start + m], v[start : start + m]
         for j in range(d):  # a copy in one piece: rows of XT lie n apart
-            A[j, :m] = XT[j][start : start + m]
+            row, values = A[j], XT[j][start : start + m]
+            for b in range(m):
+                row[b] = values[b]
         for j in range(d + 1):
             row = A[j, :m]
             for b in range(m):
@@ -66,12 +71,12 @@ def _dense_gram(XT, D, v):
             out[j] += _dot(row, part)
             for k in range(j, d + 1):
                 G[j, k] += _dot(scaled[:m], A[k, :m])
-    return G, out
+    return out
 
 
 @njit(cache=True)
-def _sparse_gram(data, columns, starts, D, v, d):
-    G = np.zeros((d + 1, d + 1))
+def _sparse_gram(data, columns, starts, D, v, G):
+    d = len(G) - 1
     out = np.zeros(d + 1)
     for i in range(len(D)):
         for p in range(starts[i], starts[i + 1]):
@@ -83,7 +88,7 @@ def _sparse_gram(data, columns, starts, D, v, d):
             out[j] += v[i] * data[p]
         G[d, d] += D[i]
         out[d] += v[i]
-    return G, out
+    return out
 
 
 @njit(cache=True)
@@ -107,16 +112,20 @@ def _sparse_transposed_times(data, columns, starts, v, d):
     return out
 
 
-@njit(cache=True)
 def feature_major(X, rows):
     """Rows `rows` of `X` as a float64 array of shape (d, len(rows)), each feature in one piece."""
-    d = X.shape[1]
-    out = np.empty((d, len(rows)))
+    out = np.empty((X.shape[1], len(rows)))
+    _transpose(X, rows, out)
+    return out
+
+
+@njit(cache=True)
+def _transpose(X, rows, out):
+    d = len(out)
     for start in range(0, len(rows), 64):
         for j in range(d):
             for i in range(start, min(len(rows), start + 64)):
                 out[j, i] = X[rows[i], j]
-    return out
 
 
 class DenseDesign:
@@ -149,7 +158,8 @@ class DenseDesign:
 
     def gram(self, D, v):
         """``[X, 1].T @ diag(D) @ [X, 1]``, shape (d + 1, d + 1), and ``[X, 1].T @ v`` of the same pass."""
-        upper, product = _dense_gram(self.XT, D, v)
+        upper = np.zeros((self.d + 1, self.d + 1))
+        product = _dense_gram(self.XT, D, v, np.ones((self.d + 1, BLOCK)), upper)
         return _symmetric(upper), product
 
 
@@ -181,7 +191,8 @@ class SparseDesign:
 
     def gram(self, D, v):
         """As `DenseDesign.gram`."""
-        upper, product = _sparse_gram(*self.arrays, D, v, self.d)
+        upper = np.zeros((self.d + 1, self.d + 1))
+        product = _sparse_gram(*self.arrays, D, v, upper)
         return _symmetric(upper), product
 
 

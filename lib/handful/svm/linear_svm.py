@@ -1,12 +1,14 @@
 """`LinearSVM`: the exact soft-margin SVM, with a certificate."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,9 +22,10 @@ from handful.checks import (
     signed_labels,
 )
 from handful.svm.staged import solve
+from handful.types import Table
 
 
-def hinge_price(l2, total_weight):
+def hinge_price(l2: Any, total_weight: Any) -> Any:
     """What a unit of hinge loss costs beside ``1/2 |w|^2``: 1 / (l2 U), or 1 where `l2` is None.
 
     It is the lambda of "On Coresets for Support Vector Machines" (2020), and the `C` of scikit-learn.
@@ -51,7 +54,7 @@ def hinge_price(l2, total_weight):
     return 1.0 / strength
 
 
-def svm_objective(X, y, w, *, l2=None, sample_weight=None):
+def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample_weight: Table = None) -> Any:
     """The SVM objective of "On Coresets for Support Vector Machines" (2020), Definition 1.
 
     ``F(w) = 1/2 |w_1..d|^2 + 1 / (l2 U) sum_i u_i [1 - y_i (<x_i, w_1..d> + w_d+1)]_+``, U the sum of the weights u;
@@ -80,7 +83,7 @@ def svm_objective(X, y, w, *, l2=None, sample_weight=None):
 
 
 class LinearSVM(ClassifierMixin, BaseEstimator):
-    """Linear support vector classifier, solved to a certified duality gap.
+    """Linear support vector classifier, solved to a certified duality gap; several classes one against the rest.
 
     Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 * |w|^2``, the bias
     not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike that of `sklearn.svm.LinearSVC`. Two
@@ -97,20 +100,22 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     ----------
     l2 : float > 0 or None; strength of the penalty, per mean loss. None: 1 / U, U the sum of the weights, which is
         lambda = 1 in "On Coresets for Support Vector Machines" (2020) and ``C=1`` in scikit-learn
+    class_weight : None, a dict of factors by class, or "balanced", which makes all classes weigh alike; they multiply
+        the `sample_weight` in the losses, as they multiply the C of `sklearn.svm.SVC`
     tol : float > 0; relative duality gap at which to stop
     max_iter : int; interior-point iterations in each stage; for each, 50 passes of the coordinate descent
     warm_start : bool; start from the previous `fit`'s solution (the coordinate descent: from its bias)
 
     Attributes
     ----------
-    coef_ : float array, shape (1, d)
-    intercept_ : float array, shape (1,)
-    classes_ : array, shape (2,)
-    objective_ : float; the objective at the solution as in that paper's Definition 1: `svm_objective`, the mean loss
-        and penalty over `l2`
-    lower_bound_ : float; no solution has a lower objective (the dual objective at a feasible point)
-    gap_ : float; ``(objective_ - lower_bound_) / objective_``
-    n_iter_ : int; iterations over all stages, or passes of the coordinate descent
+    coef_ : float array, shape (1, d); of k > 2 classes (k, d), each class against the rest
+    intercept_ : float array, shape (1,) or (k,)
+    classes_ : array, shape (2,) or (k,)
+    objective_ : float, or array of shape (k,); the objective at the solution as in that paper's Definition 1:
+        `svm_objective`, the mean loss and penalty over `l2`
+    lower_bound_ : float or array; no solution has a lower objective (the dual objective at a feasible point)
+    gap_ : float; ``(objective_ - lower_bound_) / objective_``, the largest of the k
+    n_iter_ : int; iterations over all stages, or passes of the coordinate descent, the most of the k
     method_ : "interior point" or "coordinate descent"
 
     Notes
@@ -129,19 +134,30 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, *, l2=None, tol=1e-8, max_iter=200, warm_start=False):
+    intercept_: np.ndarray
+
+    def __init__(
+        self,
+        *,
+        l2: float | None = None,
+        class_weight: Any = None,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        warm_start: bool = False,
+    ) -> None:
         self.l2 = l2
+        self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
 
         Parameters
         ----------
         X : array, data frame or CSR matrix, shape (n, d)
-        y : labels of two classes, shape (n,)
+        y : labels of two classes or more, shape (n,)
         sample_weight : shape (n,), non-negative
 
         Returns
@@ -151,7 +167,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            for bad values, wrong lengths, other than two classes, and `l2` or `tol` not positive.
+            for bad values, wrong lengths, a single class, and `l2` or `tol` not positive.
         """
         refuse_dask(self, "fit the rows of an SVMCoreset, which takes them, with their weights.", X, y, sample_weight)
         check_number("tol", self.tol, above=0)
@@ -163,19 +179,26 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         present = sample_weight > 0
         if not present.all():
             X, y, sample_weight = X[present], y[present], sample_weight[present]
-        self.classes_, signs = signed_labels(y, "an SVM")
-        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight
+        self.classes_, signs = signed_labels(y, "an SVM", several=True)
+        signs = np.atleast_2d(signs)
+        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(signs, sample_weight)
         center = np.zeros(X.shape[1])
         if not sparse.issparse(X):
             center = (c / c.sum()) @ X
             X = X - center
-        start = None
-        if warm is not None and warm.shape[1] == X.shape[1]:
-            start = np.append(warm[0], self.intercept_ + warm[0] @ center)
-        solution = solve(X, signs, c, tol=self.tol, start=start, max_iter=self.max_iter)
-        self.coef_, self.intercept_ = solution.w[None, :-1], solution.w[-1:] - solution.w[:-1] @ center
-        self.objective_, self.lower_bound_ = float(solution.objective), float(solution.lower_bound)
-        self.gap_, self.n_iter_, self.method_ = float(solution.gap), solution.n_iter, solution.method
+        starts: Any = [None] * len(signs)
+        if warm is not None and warm.shape == (len(signs), X.shape[1]):
+            starts = np.column_stack([warm, self.intercept_ + warm @ center])
+        options = dict(tol=self.tol, max_iter=self.max_iter)
+        solutions = [solve(X, mine, c, start=start, **options) for mine, start in zip(signs, starts)]
+        w = np.stack([solution.w for solution in solutions])
+        self.coef_, self.intercept_ = w[:, :-1], w[:, -1] - w[:, :-1] @ center
+        objective, lower_bound = np.array([(s.objective, s.lower_bound) for s in solutions], dtype=float).T
+        several = len(signs) > 1
+        self.objective_ = objective if several else float(objective[0])
+        self.lower_bound_ = lower_bound if several else float(lower_bound[0])
+        self.gap_, self.n_iter_ = float(max(s.gap for s in solutions)), max(s.n_iter for s in solutions)
+        self.method_ = solutions[0].method
         if not self.gap_ <= self.tol:
             warnings.warn(
                 f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of {self.gap_:.1e} "
@@ -185,19 +208,31 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             )
         return self
 
-    def decision_function(self, X):
-        """Signed margins ``<x, w> + b``, shape (n,); positive for ``classes_[1]``."""
+    def _class_factors(self, signs, sample_weight):
+        # The factor of each row's class.
+        if self.class_weight is None:
+            return 1.0
+        members = np.vstack([-signs, signs]) > 0 if len(signs) == 1 else signs > 0
+        if self.class_weight == "balanced":
+            mass = members @ sample_weight
+            factors = mass.sum() / (len(mass) * mass)
+        else:
+            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        return factors @ members
+
+    def decision_function(self, X: Table) -> np.ndarray:
+        """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
+        margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return margins.ravel() if len(self.coef_) == 1 else margins
 
-    def predict(self, X):
+    def predict(self, X: Table) -> np.ndarray:
         """The predicted class of each row, shape (n,)."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        margins = self.decision_function(X)
+        return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
         return tags

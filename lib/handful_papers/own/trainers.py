@@ -52,7 +52,7 @@ def prepare(dataset, seed, *, n, n_test):
     ----------
     dataset : str, a name in the registry, whose training and test rows are put together
     seed : int, of the draw
-    n, n_test : int, rows to choose from and to test on, at most; a third is for tests where the set has fewer
+    n, n_test : int, rows to choose from and to test on, at most; at least a third of them is for tests
     """
     data = load(dataset).binary()
     X = data.X if data.X_test is None else np.vstack([data.X, data.X_test])

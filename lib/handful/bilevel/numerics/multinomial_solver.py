@@ -108,18 +108,18 @@ class MultinomialSolver:
         if self.inverse is not None:  # small designs are float64, large ones have the type of X
             self.inverse = self.inverse.astype(A.dtype, copy=False)
         if self.inverse is not None and self._built == s - 1:  # one more row
-            self.inverse = grow_inverse(self.inverse, A[-1], self._curvatures(theta)[-1], self.penalty[-1, 0])
+            self.inverse = grow_inverse(self.inverse, A[-1], self._curvatures(theta, s - 1)[0], self.penalty[-1, 0])
         stale = self._effort > REFRESH_AFTER and self._effort * self._age > 2 * REFRESH_AFTER**2
         if self.inverse is None or len(self.inverse) != p or stale:
             self.inverse = self._inverse_block(self._curvatures(theta)).astype(A.dtype)
             self._age = 0
         self._built = s
 
-    def _curvatures(self, theta):
-        # weighted curvature of each row, mean over the classes, shape (s,)
-        P = self.design.A @ theta
-        softmax(P, self._Y.astype(P.dtype, copy=False), np.empty(len(P), dtype=P.dtype))
-        return np.maximum((P * (1.0 - P)).mean(axis=1), 1e-7).astype(P.dtype) * self._c[:, 0]
+    def _curvatures(self, theta, first=0):
+        # weighted curvature of each row from `first` on, mean over the classes
+        P = self.design.A[first:] @ theta
+        softmax(P, self._Y[first:].astype(P.dtype, copy=False), np.empty(len(P), dtype=P.dtype))
+        return np.maximum((P * (1.0 - P)).mean(axis=1), 1e-7).astype(P.dtype) * self._c[first:, 0]
 
     def _inverse_block(self, curvatures):
         s, p = self.design.A.shape

@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit, prange, types
 from numba.extending import overload
 
+from handful.checks import check_memory
+
 LOGISTIC, SQUARED = 0, 1
 BLOCK = 2048
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
@@ -68,7 +70,7 @@ def _logistic_residuals_float32(z, y, r):
 
 @njit(fastmath=_FAST, error_model="numpy", cache=True)
 def _block_product(X, lo, hi, v, out):
-    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time, so that `out` is read and written less often.
+    # out[lo:hi] = X[lo:hi] @ v[:d] + v[d], eight columns at a time: `out` is read and written an eighth as often.
     # Indices without a sign cannot count from the end: no check for that keeps the loops from being vectorised.
     lo, hi, d = np.uint64(lo), np.uint64(hi), np.uint64(X.shape[1])
     for i in range(lo, hi):
@@ -214,6 +216,8 @@ class DataPasses:
 
     def __init__(self, X, y, sample_weight, kind):
         self.sparse = not isinstance(X, np.ndarray)
+        if not self.sparse and not X.flags.f_contiguous:
+            check_memory("a column-major copy of X", X.nbytes, "give X as numpy.asfortranarray makes it")
         self.X = X if self.sparse else np.asfortranarray(X)
         self.kind = kind
         self.sample_weight = sample_weight

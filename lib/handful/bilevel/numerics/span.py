@@ -174,8 +174,11 @@ class Design:
 
     def padded(self, theta):
         """Parameters, shape (p', ...), with zeros for the columns that the design has got since."""
-        grown = self.A.shape[1] - len(theta)
-        return np.pad(theta, ((0, grown),) + ((0, 0),) * (theta.ndim - 1)) if grown else theta
+        if len(theta) == self.A.shape[1]:
+            return theta
+        padded = np.zeros((self.A.shape[1], *theta.shape[1:]), dtype=theta.dtype)
+        padded[: len(theta)] = theta
+        return padded
 
     def to_data(self, theta):
         """Parameters for the features themselves, shape (d + 1, ...)."""

@@ -1,5 +1,7 @@
 """Inner problems: what will be trained on the coreset, and the protocol for a user's own."""
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
@@ -47,6 +49,7 @@ class Problem(BaseEstimator):
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
     classifies = False  # whether y holds classes, of which each must be among the chosen rows
+    n_rounds: Any = None  # rounds of forward selection where `Forward` has no batch size; None adds one point a round
     forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
     alternate = False  # whether the parts of a joint problem take turns
 
@@ -79,23 +82,23 @@ class Problem(BaseEstimator):
         """
         return GenericSelection(self, rows, rng, ihvp)
 
-    def start(self, X, y):
+    def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
         return np.zeros(X.shape[1])
 
-    def losses(self, theta, X, y):
+    def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of every row, without the penalty, shape (n,)."""
         raise NotImplementedError
 
-    def gradients(self, theta, X, y):
+    def gradients(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a time."""
         raise NotImplementedError
 
-    def hessian(self, theta, X, y, weights):
+    def hessian(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights give the penalty's."""
         raise NotImplementedError
 
-    def solve(self, X, y, weights, start=None):
+    def solve(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
         """Minimiser of ``sum_i weights_i loss_i(theta) + penalty(theta)``, shape (p,).
 
         Damped Newton steps, for convex losses and a quadratic penalty with its minimum at zero.

@@ -52,6 +52,11 @@ class Joint(Problem):
         """As in `Problem`."""
         return self.alternate or self._any("forward_only")
 
+    @property
+    def n_rounds(self):
+        """As in `Problem`."""
+        return min((p.n_rounds for p, _ in self.parts() if p.n_rounds), default=None)
+
     def check(self):
         """ValueError unless the trade-off is a positive finite number and the problems are ones to be selected for."""
         check_number("trade_off", self.trade_off, above=0)

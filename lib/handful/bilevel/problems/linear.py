@@ -1,5 +1,7 @@
 """Linear models as inner problems: logistic regression and least squares."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
@@ -8,7 +10,8 @@ from handful.bilevel.numerics.passes import LOGISTIC, SQUARED
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.selections.linear import LinearSelection
 from handful.bilevel.selections.softmax import SoftmaxSelection
-from handful.checks import check_magnitude, check_number, signed_labels
+from handful.checks import check_magnitude, check_memory, check_number, signed_labels
+from handful.types import Table
 
 SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 
@@ -22,17 +25,17 @@ class LinearProblem(Problem):
 
     takes_sparse = True
 
-    def __init__(self, l2=1e-2, *, fit_intercept=True, penalise_intercept=False):
+    def __init__(self, l2: float = 1e-2, *, fit_intercept: bool = True, penalise_intercept: bool = False) -> None:
         self.l2 = l2
         self.fit_intercept = fit_intercept
         self.penalise_intercept = penalise_intercept
 
-    def check(self):
+    def check(self) -> Any:
         """ValueError unless l2 is a positive finite number."""
         why = "without a penalty the inner problem of a small coreset has no unique solution"
         check_number("l2", self.l2, above=0, why=why)
 
-    def variants(self):
+    def variants(self) -> Any:
         """Problems of trainers one may meet: penalty tenfold off either way, intercept treated the other way."""
         same = dict(fit_intercept=self.fit_intercept, penalise_intercept=self.penalise_intercept)
         problems = [type(self)(self.l2 * factor, **same) for factor in (1, 0.1, 10)]
@@ -40,7 +43,7 @@ class LinearProblem(Problem):
             problems.append(type(self)(self.l2, penalise_intercept=not self.penalise_intercept))
         return problems
 
-    def selection(self, rows, rng, *, ihvp=None, weighted=False):
+    def selection(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `LinearSelection`, for several classes a `SoftmaxSelection`; ValueError for huge targets."""
         check_magnitude(rows.y, "y", rows.X.dtype)
         if rows.y.ndim == 1:
@@ -79,7 +82,7 @@ class Logistic(LinearProblem):
     kind = LOGISTIC
     classifies = True
 
-    def encode(self, y):
+    def encode(self, y: Table) -> Any:
         """Two classes as -1 and +1, in the order of `numpy.unique`; more as rows of 0 and 1; soft targets as they are.
 
         Raises
@@ -93,6 +96,11 @@ class Logistic(LinearProblem):
         if type_of_target(y) != "multiclass":
             return signed_labels(y, "logistic regression")[1]
         classes, codes = np.unique(y, return_inverse=True)
+        check_memory(
+            f"multinomial regression of {len(y):,} rows in {len(classes):,} classes",
+            32 * len(y) * len(classes),
+            "are these targets of a regression? There is LeastSquares; else take fewer classes",
+        )
         targets = np.zeros((len(y), len(classes)))
         targets[np.arange(len(y)), codes] = 1.0
         return targets
@@ -141,7 +149,7 @@ class LeastSquares(LinearProblem):
     kind = SQUARED
     classifies = False
 
-    def encode(self, y):
+    def encode(self, y: Table) -> Any:
         """Targets as float64; ValueError for anything that is not numeric."""
         if np.ndim(y) != 1:
             raise ValueError(f"LeastSquares needs y as a 1d array, one target a row, got shape {np.shape(y)}.")

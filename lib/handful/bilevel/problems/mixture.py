@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import pairwise_distances_argmin
 
 from handful.bilevel.problems.base import Problem
@@ -158,6 +157,8 @@ class GaussianMixture(Problem):
         return self._polish(X, weights, min(results, key=lambda result: result[0])[1])
 
     def _labels(self, X, weights, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
         present = np.flatnonzero(weights)
         k = min(self.n_components, len(present))
         seed = int(rng.integers(MAX_SEED))

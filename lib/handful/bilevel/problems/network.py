@@ -4,6 +4,7 @@ torch is imported where it is needed, so that the room can be had without it.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ from handful.checks import check_integer, check_number
 
 CURVATURES = ("gauss-newton", "hessian")
 OPTIMISERS = ("sgd", "adam")
+DEFAULT_STEPS = 200, 2000  # least and most minibatches of a training without a TrainConfig
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Network(Problem):
     Row scores ``grad l_k' v`` are directional derivatives: one pass in forward mode over all rows, no gradient per row.
 
     Selection is forward, with equal weights and the linear rule:
-    ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200), rule="linear")``.
+    ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200))``. Before the first
+    round standard error says how long all of them will take, if it is more than a minute or `verbose`.
 
     Parameters
     ----------
@@ -68,7 +71,8 @@ class Network(Problem):
         as it is now; or a function without arguments that makes one, called anew in every round
     loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y holds classes or
         rows of probabilities
-    train : TrainConfig
+    train : TrainConfig. None: its defaults, but in one step for every five rows of the data, at least 200 and at most
+        the paper's 2,000
     curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the paper's, which may be
         indefinite: conjugate gradients then stop, the Neumann series may diverge, which is an error
     curvature_batch_size : int, chosen rows in the minibatch of one Hessian-vector product
@@ -96,12 +100,13 @@ class Network(Problem):
     >>> net = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10))
     >>> problem = Network(net, train=TrainConfig(n_steps=50, learning_rate=1e-2, optimiser="adam"))
     >>> strategy = Forward(batch_size=10, n_start=20)
-    >>> coreset = BilevelCoreset(problem, size=40, strategy=strategy, rule="linear", random_state=0)
+    >>> coreset = BilevelCoreset(problem, size=40, strategy=strategy, random_state=0)
     >>> len(coreset.fit(X / 16, y).indices_)
     40
     """
 
     forward_only = True
+    n_rounds = 10
 
     def __init__(
         self,
@@ -172,7 +177,10 @@ class Network(Problem):
         """An empty `NetworkSelection`."""
         from handful.bilevel.selections.network import NetworkSelection
 
-        return NetworkSelection(self, rows, ihvp)
+        problem = copy(self)
+        if self.train is None:
+            problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
+        return NetworkSelection(problem, rows, ihvp)
 
     def fit_module(self, X, y, rng, watch=None):
         """A module trained from scratch on some rows.

@@ -100,9 +100,19 @@ class Selection:
         """Drop the rows where the mask `alive`, shape (s,), is False."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
 
+    def foretell(self, n_rounds, *, loud):
+        """Say how long `n_rounds` rounds will take, where `loud` or long; nothing for problems that take no time."""
+
     def recall(self, count):
         """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
         return None
+
+    def check_memory(self, s):
+        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing is allocated."""
+
+    def way(self):
+        """How the chosen rows are dealt with at present, in words, where there are several ways."""
+        return ""
 
     def solve(self, weights=None):
         """Solve the inner problem for `weights` (shape (s,), adding up to 1; uniform for None), warm started.

@@ -5,6 +5,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
 from handful.bilevel.numerics.newton import ConvergenceError
 from handful.bilevel.selections.base import Selection, decrease
+from handful.checks import check_memory
 
 ENTRIES = 1 << 22  # of a block of row gradients
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
@@ -30,6 +31,10 @@ class GenericSelection(Selection):
         s = len(self)
         c = np.full(s, 1.0 / s) if weights is None else weights
         X, y = self.data.take(self.indices)
+        if self.theta is None:
+            p = len(self.problem.start(X, y))
+            way_out = "a model with so many parameters needs a selection of its own, as handful.bilevel.Network has"
+            check_memory(f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out)
         theta = np.asarray(self.problem.solve(X, y, c, start=self.theta), dtype=np.float64)
         if not (theta.ndim == 1 and np.isfinite(theta).all()):
             raise ConvergenceError(

@@ -31,6 +31,13 @@ class JointSelection(Selection):
         """As in `Selection`."""
         return self.models[0].indices
 
+    def check_memory(self, s):
+        self._each("check_memory", s)
+
+    def way(self):
+        """As `Selection.way`, of the first model."""
+        return self.models[0].way()
+
     def _each(self, name, *arguments):
         for model in self.models:
             getattr(model, name)(*arguments)

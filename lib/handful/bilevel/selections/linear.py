@@ -16,6 +16,7 @@ from handful.bilevel.numerics.newton import (
 from handful.bilevel.numerics.passes import LOGISTIC
 from handful.bilevel.numerics.span import Design
 from handful.bilevel.selections.base import Selection, decrease
+from handful.checks import check_memory
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
@@ -70,6 +71,23 @@ class LinearSelection(Selection):
         penalty = np.full(self.A.shape[1], float(self.problem.l2))
         penalty[0] *= not self.problem.fit_intercept or self.problem.penalise_intercept
         return penalty
+
+    def check_memory(self, s):
+        """As `Selection.check_memory`: designs, Hessians and coordinates of the sample; of dense rows a basis."""
+        d = self.data.X.shape[1]
+        p = min(s, d) + 1
+        basis = 0 if self.passes.sparse else d * p
+        check_memory(
+            f"the inner problem of {s:,} points in {p - 1:,} coordinates",
+            8 * (3 * s * p + 6 * p**2 + len(self._sample) * p + basis),
+            "choose fewer points, or take fewer features",
+        )
+
+    def way(self):
+        """As `Selection.way`."""
+        inner = "inner problem in the rows' span" if self._design.in_span else "inner problem in the features"
+        outer = "by rows" if self.outer.by_rows(self._design, self.max_candidates) else "by features"
+        return f"{inner}, curvature {outer}"
 
     def features(self, indices):
         """Features of some rows in float64, shape (k, d), sparse if X is."""

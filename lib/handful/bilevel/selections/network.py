@@ -1,8 +1,14 @@
 """A growing coreset of a torch network, scored by minibatched implicit gradients (Section 3.5.1)."""
 
+import sys
+from copy import copy
+from dataclasses import replace
+from time import perf_counter
+
 import numpy as np
 import torch
 from torch.func import functional_call, grad, jvp, vjp
+from tqdm.auto import tqdm
 
 from handful.bilevel.numerics.ihvp import ConjugateGradients, NeumannSeries
 from handful.bilevel.numerics.newton import ConvergenceError
@@ -10,6 +16,7 @@ from handful.bilevel.selections.base import Selection
 from handful.bilevel.selections.checkpoint import Checkpoint, digest
 from handful.bilevel.selections.training import Trainer, in_type
 
+TIMED_STEPS = 8  # of training, from which the time that a selection takes is foretold
 NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
 
 
@@ -53,6 +60,23 @@ class NetworkSelection(Selection):
             self._kept = Checkpoint(p.checkpoint, digest(options, self.partners, data))
         self._kept.record(self._rounds, indices)
         self._rounds += 1
+
+    def foretell(self, n_rounds, *, loud):
+        """As `Selection.foretell`, on standard error: from a few steps of training, whose cost all passes share."""
+        config, seconds = self.problem.training(), []
+        brief = copy(self.problem)
+        for brief.train in (replace(config, n_steps=2), replace(config, n_steps=2 + TIMED_STEPS)):
+            start = perf_counter()
+            brief.fit_module(*self._rows(self.indices), np.random.default_rng(0))
+            seconds.append(perf_counter() - start)
+        row_seconds = max(seconds[1] - seconds[0], 0.0) / TIMED_STEPS / min(config.batch_size, len(self))
+        products = getattr(self.ihvp, "n_terms", 0) + getattr(self.ihvp, "n_steps", 0)
+        rows = config.n_steps * min(config.batch_size, len(self)) + 2 * len(self._u)
+        rows += products * min(self.problem.curvature_batch_size, len(self))
+        minutes = n_rounds * rows * row_seconds / 60.0
+        if loud or minutes > 1.0:
+            what = f"BilevelCoreset: {n_rounds} rounds of {config.n_steps} training steps"
+            tqdm.write(f"{what}, about {minutes:.1f} minutes", file=sys.stderr)
 
     def recall(self, count):
         """As `Selection.recall`."""

@@ -16,7 +16,7 @@ class Strategy(BaseEstimator):
 
     ranks = False  # whether the first k points are the coreset of size k
     weighting = "binary"  # what `weighting="auto"` means
-    integers = ()  # options that are positive integers, or None where that is their default
+    integers: tuple[str, ...] = ()  # options that are positive integers, or None where that is their default
 
     def check(self):
         """ValueError if an option makes no sense."""

@@ -20,7 +20,8 @@ class Forward(Strategy):
 
     Parameters
     ----------
-    batch_size : int, points added a step
+    batch_size : int, points added a step. None: one, and a tenth of the coreset for a `Network`, which is trained anew
+        in every step
     n_start : int, random points to start from. None: 10 for the linear rule, as in the paper, and 2 for the quadratic
         one, which makes better use of them. Where they are all of the coreset, nothing is selected, and a UserWarning
         says so
@@ -31,7 +32,7 @@ class Forward(Strategy):
     ranks = True
     integers = ("batch_size", "n_start")
 
-    def __init__(self, batch_size=1, *, n_start=None, every_class=True):
+    def __init__(self, batch_size=None, *, n_start=None, every_class=True):
         self.batch_size = batch_size
         self.n_start = n_start
         self.every_class = every_class
@@ -55,12 +56,14 @@ class Forward(Strategy):
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""
+        batch_size = self.batch_size or 1
+        model.foretell(-(-(size - len(model)) // batch_size), loud=not bar.disable)
         weights = None
         corrected = 1  # size at which the weights were last optimised
         refills = REFILLS
         while True:
             while len(model) < size:
-                count = min(self.batch_size, size - len(model))
+                count = min(batch_size, size - len(model))
                 best = model.recall(count)
                 if best is None:
                     weights = _with_newcomers(weights, len(model))
@@ -69,7 +72,7 @@ class Forward(Strategy):
                         corrected = len(model)
                     else:
                         model.solve(weights)
-                    best = best_rows(model, count, rule, self.batch_size, weighting != "binary")
+                    best = best_rows(model, count, rule, batch_size, weighting != "binary")
                 model.add(best)
                 bar.update(len(best))
             if weighting == "binary":

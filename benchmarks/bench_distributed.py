@@ -1,0 +1,248 @@
+"""Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
+
+``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB).
+"""
+
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+from _harness import RESULTS, Bench
+from dask.distributed import Client, LocalCluster
+from handful import (
+    VCGMM,
+    BilevelCoreset,
+    KCenter,
+    KMeansPlusPlus,
+    LightweightCoreset,
+    LogisticSensitivity,
+    MergeReduce,
+    SVMCoreset,
+    UniformCoreset,
+)
+from handful.bilevel import Forward
+from handful.sensitivity import MixtureSensitivity
+from handful_papers import provenance
+
+LIMIT = "2GB"  # of a worker
+N_WORKERS, D, CHUNK = 2, 50, 125_000
+N, N_ALONE, N_LARGE = 500_000, 250_000, 20_000_000
+FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
+
+
+def methods():
+    """Name, selector, passes over the data, bytes that the driver holds for n rows, d columns and c chunks."""
+    few = 8 * 4096
+    return [
+        ("uniform, 1,000", UniformCoreset(1000, random_state=0), 3, lambda n, d, c: 1000 * d * 8),
+        ("lightweight, 10,000", LightweightCoreset(10_000, random_state=0), 4, lambda n, d, c: n / 4096 * (d + 2) * 16),
+        ("bilevel, 20, linear", _bilevel("linear", 1), 42, lambda n, d, c: few * d),
+        ("bilevel, 20, quadratic", _bilevel("quadratic", 1), 42, lambda n, d, c: few * d),
+        ("bilevel, 20, in fives", _bilevel("quadratic", 5), 12, lambda n, d, c: few * d),
+        ("SVM, 1,000", SVMCoreset(1000, random_state=0), 5, lambda n, d, c: c * d * 8 * (d + 8)),
+        ("logistic sensitivity, 1,000", LogisticSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
+        ("mixture sensitivity, 1,000", MixtureSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
+        ("k-means||, 20", KMeansPlusPlus(20, random_state=0), 13, lambda n, d, c: 100 * d * 8),
+        ("k-center, 20", KCenter(20, random_state=0), 22, lambda n, d, c: 20 * d * 8),
+        (
+            "merge and reduce, uniform, 1,000",
+            MergeReduce(UniformCoreset(), size=1000, leaf_size=50_000, random_state=0),
+            2,
+            lambda n, d, c: 60_000 * d * 8,
+        ),
+        (
+            "VCGMM, 100 clusters, 2^14 rows",
+            VCGMM(100, coreset_size=1 << 14, compute_labels=False, random_state=0),
+            4,
+            lambda n, d, c: n / 4096 * (d + 2) * 16,
+        ),
+    ]
+
+
+def _bilevel(rule, batch_size):
+    return BilevelCoreset(size=20, rule=rule, random_state=0, strategy=Forward(batch_size, n_start=2))
+
+
+def write_rows(folder, n):
+    """Float32 features and labels in files of `CHUNK` rows."""
+    direction = np.random.default_rng(0).normal(size=D).astype(np.float32)
+    for i in range(0, n, CHUNK):
+        rng = np.random.default_rng([1, i])
+        X = rng.standard_normal((min(CHUNK, n - i), D), dtype=np.float32)
+        np.save(folder / f"X{i:09}.npy", X)
+        np.save(folder / f"y{i:09}.npy", X @ direction + rng.standard_normal(len(X), dtype=np.float32) > 0)
+
+
+def from_files(folder, n):
+    """The first n rows of the files as dask arrays, which read a file in each task that needs it."""
+    out = []
+    for name, shape, dtype in (("X", (D,), np.float32), ("y", (), bool)):
+        parts = [dask.delayed(np.load)(folder / f"{name}{i:09}.npy") for i in range(0, n, CHUNK)]
+        out.append(da.concatenate([da.from_delayed(part, (CHUNK, *shape), dtype) for part in parts]))
+    return out
+
+
+def peaks(client, *, reset=False):
+    """Peak resident memory of each worker in MB, since the last reset."""
+    return list(client.run(_peak, reset).values())
+
+
+def _peak(reset):
+    status = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")  # Linux begins the peak anew
+    return peak
+
+
+def choose(selector, X, y):
+    """Fit, and what was chosen."""
+    fit = selector.fit(X, y)
+    return (fit.cluster_centers_,) if isinstance(fit, VCGMM) else (fit.indices_, fit.weights_)
+
+
+def same(selector, folder):
+    """Whether processes give the digits of one process, and the rows of one machine without dask."""
+    X, y = from_files(folder, N_ALONE)
+    there = choose(selector, X, y)
+    with dask.config.set(scheduler="sync"):
+        here = choose(selector, X, y)
+    digits = all(np.array_equal(a, b) for a, b in zip(here, there))
+    alone = choose(selector, *(values.compute() for values in (X, y)))
+    return digits, alone[0].shape == there[0].shape and np.array_equal(alone[0], there[0])
+
+
+def spent(client, function):
+    """CPU seconds of the workers and of this process, which holds driver and scheduler, and wall seconds; an array.
+
+    Other people's work on the machine slows the wall clock, but not these.
+    """
+
+    def now():
+        return np.array([sum(client.run(time.process_time).values()), time.process_time(), time.perf_counter()])
+
+    start = now()
+    function()
+    return now() - start
+
+
+def products(X, n_products):
+    """As many distributed products X @ v, one after the other."""
+    rng = np.random.default_rng(0)
+    for _ in range(n_products):
+        float((X @ rng.normal(size=D).astype(np.float32)).sum().compute())
+
+
+def empty_tasks(n_tasks):
+    """Tasks that do nothing, all at once: the scheduler's part."""
+    dask.compute(*[dask.delayed(_nothing, pure=False)(i) for i in range(n_tasks)])
+
+
+def _nothing(i):
+    return i
+
+
+@contextmanager
+def cluster_with_rows(n):
+    """Two worker processes, and files of n rows: the client and the folder."""
+    options = dict(n_workers=N_WORKERS, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(**options, local_directory=folder) as cluster,
+        Client(cluster) as client,
+    ):
+        write_rows(Path(folder), n)
+        yield client, Path(folder)
+
+
+def main():
+    bench, far = Bench("distributed", "Coresets over two worker processes of 2 GB"), []
+    with cluster_with_rows(N) as (client, folder):
+        for n in (100, 1000, 10_000):
+            a_task = spent(client, partial(empty_tasks, n))[1] / n
+            bench.value(f"{n:,} empty tasks", "driver and scheduler", 1e3 * a_task, unit="ms of CPU a task")
+        X, y = from_files(folder, N)
+        for name, selector, n_passes, held in methods():
+            digits, rows = same(selector, folder)  # and loads what is compiled
+            peaks(client, reset=True)
+            work, driver, wall = spent(client, partial(choose, selector, X, y))
+            case = f"{name}; {N:,} x {D}"
+            bench.value(case, "digits of one process", digits, unit="1 = yes", bar=1, direction=">=")
+            bench.value(case, "rows of one machine without dask", rows, unit="1 = yes")
+            bench.value(case, "speed", N / work, unit="rows a CPU second of a worker")
+            bench.value(case, "time", wall, unit="s on the clock of a busy machine")
+            bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+            bench.value(case, "driver and scheduler", 100 * driver / (work + driver), unit="% of the CPU time")
+            far.append(carried_over(name, n_passes, work, held, a_task))
+        rounds(bench, client, X, y, 40, {"one by one": 1, "in fives": 5})
+    bench.write(far=far, parameters=dict(n=N, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT, carried_to=FAR))
+    write_far(far)
+
+
+def large():
+    bench = Bench("distributed_large", "Bilevel selection from 20 million rows over two worker processes of 2 GB")
+    with cluster_with_rows(N_LARGE) as (client, folder):
+        X, y = from_files(folder, N_LARGE)
+        rounds(bench, client, X, y, 8, {"one by one": 1})
+        bench.value(f"{N_LARGE:,} x {D}, 8 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+    bench.write(parameters=dict(n=N_LARGE, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT))
+
+
+def rounds(bench, client, X, y, size, ways):
+    """Bilevel selection against two distributed products with a vector for each point."""
+    choose(_bilevel("quadratic", 1), X[: 2 * CHUNK], y[: 2 * CHUNK])
+    for name, batch_size in ways.items():
+        selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
+        taken = spent(client, partial(products, X, size // 2))
+        ours = spent(client, partial(choose, selector, X, y))
+        taken += spent(client, partial(products, X, size // 2))
+        case, unit = f"{len(X):,} x {D}, {size} points", f"x {2 * size} products X @ v"
+        cpu = ours[:2].sum() / (2 * taken[:2].sum())
+        bench.value(case, f"bilevel, {name}", cpu, unit=f"{unit}, CPU time", bar=3)
+        bench.value(case, f"bilevel, {name}", ours[2] / (2 * taken[2]), unit=f"{unit}, on the clock", bar=3)
+
+
+def carried_over(name, n_passes, seconds, held, seconds_a_task):
+    """What a method would take on the large cluster: work in proportion to rows x columns, spread over the workers."""
+    n, d, workers, chunk = FAR["n"], FAR["d"], FAR["workers"], FAR["chunk"]
+    work = seconds * (n * d) / (N * D) / workers
+    dispatch = n_passes * 2 * (n / chunk) * seconds_a_task
+    return dict(
+        method=name,
+        passes=n_passes,
+        terabytes=n_passes * n * d * 4 / 1e12,
+        minutes_of_work=work / 60,
+        minutes_of_scheduler=dispatch / 60,
+        driver_megabytes=held(n, d, n / chunk) / 1e6,
+    )
+
+
+def write_far(far):
+    """The table of the documentation: results/distributed_far.md."""
+    lines = [
+        f"# {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers, carried over from two",
+        "",
+        "| method | passes | TB read | minutes of work | minutes of scheduler | driver, MB |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in far:
+        lines.append(
+            f"| {row['method']} | {row['passes']} | {row['terabytes']:.1f} | {row['minutes_of_work']:.1f} | "
+            f"{row['minutes_of_scheduler']:.1f} | {row['driver_megabytes']:,.0f} |"
+        )
+    lines += [
+        "",
+        "Computed by bench_distributed.py from the constants in distributed.json, in CPU time; a selection of m points takes m / 20 times the row of 20.",
+        "",
+    ]
+    provenance.write_atomically(RESULTS / "distributed_far.md", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    large() if "--large" in sys.argv else main()

@@ -1,0 +1,112 @@
+"""Rows whose labels or targets are suspect: those that a model trained on other rows, or its validation, is against."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.utils import check_X_y
+
+from handful.bilevel.problems.base import check_problem
+from handful.bilevel.problems.joint import selection_for
+from handful.bilevel.problems.linear import LeastSquares, Logistic
+from handful.bilevel.selections.base import Rows
+from handful.checks import MAX_SEED, as_generator, check_integer, check_magnitude
+
+RULES = ("loss", "influence")
+
+
+class Suspects(NamedTuple):
+    """A ranking of rows by suspicion.
+
+    Attributes
+    ----------
+    indices : int array, shape (n,), rows from the most suspect to the least
+    scores : float array, shape (n,), of the rows in their own order; large is suspect
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+
+
+def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
+    """Rank the rows by how suspect their labels are.
+
+    Parameters
+    ----------
+    problem : Logistic or LeastSquares; for "influence" any Problem
+    X : array, data frame or CSR matrix, shape (n, d)
+    y : labels or targets, shape (n,)
+    rule : "loss", the loss of a row under the model trained on the other folds (for classes: minus the logarithm of
+        what cleanlab calls self-confidence); or "influence", by how much the loss on held-out rows rises with a row's
+        weight: minus the implicit gradient at a coreset of all training rows, which is the influence function (Borsos
+        et al. 2024, Proposition 1), averaged over the folds held out. Where labels are flipped at random the loss finds
+        them better, because the held-out labels are as noisy and their gradient is small at the solution
+        (`benchmarks/results/suspects.md`)
+    n_folds : int, at least 2, parts held out in turn; classes keep their shares
+    random_state : int, RandomState, Generator or None, for the folds
+
+    Returns
+    -------
+    Suspects : `indices`, the most suspect row first, and `scores`
+
+    Raises
+    ------
+    ValueError
+        for bad options, and for rows that the problem refuses
+    TypeError
+        for a problem that is none, and "loss" with another than Logistic or LeastSquares
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from handful.bilevel import Logistic, suspects
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(0)) / X.std(0)
+    >>> y[:20] = 1 - y[:20]
+    >>> found = suspects(Logistic(l2=1e-2), X, y, random_state=0)
+    >>> int((found.indices[:25] < 20).sum()) >= 18
+    True
+    """
+    check_problem(problem)
+    problem.check()
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {RULES}, got {rule!r}.")
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+    check_magnitude(getattr(X, "data", X) if hasattr(X, "tocsr") else X, "X", X.dtype)
+    check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
+    problem.encode(y)  # refuses what cannot be trained on
+    rng = as_generator(random_state)
+    folds = (StratifiedKFold if problem.classifies else KFold)(
+        n_folds, shuffle=True, random_state=int(rng.integers(MAX_SEED))
+    )
+    scores = _losses(problem, X, y, folds) if rule == "loss" else _influences(problem, X, y, folds, rng)
+    return Suspects(np.argsort(-scores, kind="stable"), scores)
+
+
+def _influences(problem, X, y, folds, rng):
+    n = len(y)
+    scores = np.zeros(n)
+    for train, held_out in folds.split(X, y):
+        outer = np.zeros(n)
+        outer[held_out] = 1.0
+        model = selection_for(problem, Rows(X, y, outer, held_out), rng)
+        model.add(train)
+        model.solve()
+        scores[train] -= model.row_scores()[train] / (folds.n_splits - 1)
+    return scores
+
+
+def _losses(problem, X, y, folds):
+    if not isinstance(problem, Logistic | LeastSquares):
+        name = type(problem).__name__
+        raise TypeError(f"rule='loss' knows how to train Logistic and LeastSquares, got {name}: take 'influence'.")
+    n = len(y) * (1 - 1 / folds.n_splits)
+    if problem.penalise_intercept and problem.fit_intercept:
+        raise ValueError("rule='loss' trains with a free intercept or none: give penalise_intercept=False.")
+    if not problem.classifies:
+        model = Ridge(problem.l2 * n, fit_intercept=problem.fit_intercept)
+        return 0.5 * (cross_val_predict(model, X, y, cv=folds) - y) ** 2
+    model = LogisticRegression(C=1 / (problem.l2 * n), fit_intercept=problem.fit_intercept, max_iter=1000)
+    logs = cross_val_predict(model, X, y, cv=folds, method="predict_log_proba")
+    return -logs[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]

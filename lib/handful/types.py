@@ -1,0 +1,9 @@
+"""Types of the public interface, for its annotations."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+# Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors or dask arrays, as each class says.
+Table: TypeAlias = Any
+Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None

@@ -1,0 +1,73 @@
+"""`handful warmup`: fits every estimator on small data, so that numba compiles it and keeps the result on disk."""
+
+import warnings
+
+import numpy as np
+from tqdm import tqdm
+
+from handful import baselines, bilevel, clustering, sampling, sensitivity, streaming, svm
+from handful.dictionary import L2, MeasurementSelector, gaussian_atoms
+
+
+def _fits(dtype):
+    # name -> function without arguments
+    rng = np.random.default_rng(0)
+    X = np.ascontiguousarray(rng.normal(size=(300, 6)), dtype=dtype)
+    y, classes = X[:, 0] + rng.normal(size=300) > 0, np.digitize(X[:, 0] + 0.5 * rng.normal(size=300), [-0.5, 0.5])
+    weights = rng.random(300)
+    large = np.zeros((1 << 16, 65), dtype=dtype)  # from 2^22 entries on, passes run in several threads
+    large[:300, :6] = X
+
+    def fit(selector, *targets, data=X, **options):
+        return lambda: selector.set_params(size=20, random_state=0).fit(data, *targets, **options)
+
+    def sampler(made):
+        def draw_and_learn():
+            one = made()
+            indices, _ = one.sample()
+            one.update(1.0 if one.draws_sets else np.ones(len(indices)))
+
+        return draw_and_learn
+
+    logistic, squares, coreset = bilevel.Logistic(), bilevel.LeastSquares(), bilevel.BilevelCoreset
+    components = sampling.distance_components(X, 3, rng=rng)
+    svms = [svm.LinearSVM(), svm.LinearSVM(l2=1e-3)]
+    return {
+        "logistic regression": fit(coreset(logistic), y),
+        "logistic regression, weighted rows and optimised weights": fit(
+            coreset(logistic, weighting="optimised"), y, sample_weight=weights
+        ),
+        "logistic regression, large data": fit(coreset(logistic), np.arange(1 << 16) % 2, data=large),
+        "multinomial regression": fit(coreset(logistic), classes),
+        "least squares": fit(coreset(squares), X[:, 0]),
+        "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
+        "VCGMM": lambda: clustering.VCGMM(8, random_state=0).fit(X).predict(X, greedy=True),
+        "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, random_state=0).fit(
+            X, sample_weight=weights
+        ),
+        "mini-batch k-means": lambda: clustering.MiniBatchKMeans(8, n_steps=3, random_state=0).fit(X),
+        "SVM coreset": fit(sensitivity.SVMCoreset(), y),
+        "linear SVM": lambda: [model.fit(X, y) for model in svms],
+        "lightweight coreset": fit(sensitivity.LightweightCoreset()),
+        "logistic sensitivities": fit(sensitivity.LogisticSensitivity(), y),
+        "k-means++ and k-centre": lambda: [fit(baselines.KMeansPlusPlus())(), fit(baselines.KCenter())()],
+        "mixture sampler": sampler(lambda: sampling.MixtureSampler(components, batch_size=9, random_state=0)),
+        "bandit sampler": sampler(lambda: sampling.BanditSampler(300, batch_size=9, random_state=0)),
+        "determinantal processes": sampler(
+            lambda: sampling.SetMixture([sampling.KDPP(np.float64(X), 3, shift=1.0)], random_state=0)
+        ),
+        "reservoirs": lambda: [
+            one(size=20, random_state=0).fit(X, y) for one in (streaming.Reservoir, streaming.ClassBalancedReservoir)
+        ],
+        "measurements": lambda: MeasurementSelector(gaussian_atoms(12, 6, rng=rng), L2(), size=3).fit(X[:20]),
+    }
+
+
+def warm_up():
+    """Compile everything that is not compiled yet, with a progress bar: minutes at most, once for each installation."""
+    fits = [(name, fit) for dtype in (np.float64, np.float32) for name, fit in _fits(dtype).items()]
+    with warnings.catch_warnings(), tqdm(fits, desc="compiling", unit="fit") as bar:
+        warnings.simplefilter("ignore")  # of fits on noise that stop early
+        for name, fit in bar:
+            bar.set_postfix_str(name)
+            fit()

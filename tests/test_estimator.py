@@ -1,0 +1,145 @@
+"""`CoresetEstimator` beyond `fit` and `predict`: memory, routing, partial_fit, output, seeds; and samplers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful import BilevelCoreset, CoresetEstimator, KCenter, LightweightCoreset, UniformCoreset
+from handful.resampling import CoresetSampler, WeightedFit
+from imblearn.pipeline import make_pipeline
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+
+
+def labelled(n=400, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=n) > 0, "spam", "ham")
+
+
+X, y = labelled()
+
+
+class Counted(UniformCoreset):
+    """Uniform sampling that counts how often it ran."""
+
+    n_runs = 0
+
+    def _select(self, X, y, sample_weight, rng):
+        Counted.n_runs += 1
+        return super()._select(X, y, sample_weight, rng)
+
+
+def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path):
+    grid = {"estimator__C": [0.01, 0.1, 1.0, 10.0]}
+    scores = []
+    for memory, runs in ((None, 4 * 3 + 1), (tmp_path, 3 + 1)):
+        Counted.n_runs = 0
+        model = CoresetEstimator(Counted(40, random_state=0), LogisticRegression(), memory=memory)
+        scores.append(GridSearchCV(model, grid, cv=3).fit(X, y).cv_results_["mean_test_score"])
+        assert Counted.n_runs == runs
+    np.testing.assert_array_equal(*scores)
+    again = CoresetEstimator(Counted(41, random_state=0), LogisticRegression(), memory=tmp_path).fit(X, y)
+    assert len(again.selector_.indices_) == 41  # another selector is another selection
+
+
+def test_a_seed_decides_both_parts():
+    def coefficients(seed):
+        model = CoresetEstimator(UniformCoreset(30), SGDClassifier(), random_state=seed)
+        return model.fit(X, y).estimator_.coef_
+
+    np.testing.assert_array_equal(coefficients(0), coefficients(0))
+    assert not np.array_equal(coefficients(0), coefficients(1))
+
+
+def test_log_probabilities_names_and_output_are_the_estimators():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = CoresetEstimator(UniformCoreset(50, random_state=0), LogisticRegression()).fit(frame, y)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(frame)), model.predict_proba(frame))
+    assert model.feature_names_in_.tolist() == list("abcd")
+    clusters = CoresetEstimator(UniformCoreset(50, random_state=0), KMeans(2, random_state=0))
+    out = clusters.set_output(transform="pandas").fit(frame).transform(frame)
+    assert out.columns.tolist() == clusters.get_feature_names_out().tolist() == ["kmeans0", "kmeans1"]
+    assert not hasattr(model, "transform")
+    assert not hasattr(model, "set_output")
+
+
+class Groups(ClassifierMixin, BaseEstimator):
+    """Keeps the metadata that it gets."""
+
+    def fit(self, X, y, sample_weight=None, groups=None, note=None):
+        self.got_ = X, groups, note
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X, loud=False):
+        return np.full(len(X), self.classes_[int(loud)])
+
+
+def test_routed_metadata_reach_the_estimator_for_the_chosen_rows():
+    with config_context(enable_metadata_routing=True):
+        inner = Groups().set_fit_request(groups=True, note=True).set_predict_request(loud=True)
+        model = CoresetEstimator(KCenter(7, random_state=0), inner)
+        model.fit(X, y, groups=X[:, 0], note="all")
+        rows, groups, note = model.estimator_.got_
+        np.testing.assert_array_equal(groups, rows[:, 0])
+        assert note == "all"
+        assert set(model.predict(X, loud=True)) == {"spam"}
+        weighted = CoresetEstimator(UniformCoreset(20, random_state=0), LogisticRegression())
+        weighted = weighted.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(weighted, {"estimator__C": [1.0]}, cv=2)
+        u = np.where(y == "spam", 1.0, 0.0)
+        u[:5] = 1
+        assert (u[search.fit(X, y, sample_weight=u).best_estimator_.selector_.indices_] > 0).all()
+    with pytest.raises(ValueError, match="fit got groups, which goes to the parts only with metadata routing"):
+        model.fit(X, y, groups=X[:, 0])
+
+
+def test_partial_fit_trains_on_a_coreset_of_each_chunk():
+    inner = SGDClassifier(random_state=0, average=True)
+    model = CoresetEstimator(BilevelCoreset(size=30, random_state=0), inner)
+    by_hand = SGDClassifier(random_state=0, average=True)
+    for start in range(0, 400, 100):
+        part = slice(start, start + 100)
+        model.partial_fit(X[part], y[part], classes=["ham", "spam"])
+    assert model.score(X, y) > 0.85
+    assert model.n_features_in_ == 4
+    few = CoresetEstimator(UniformCoreset(100), inner).partial_fit(X[:100], y[:100], classes=["ham", "spam"])
+    by_hand.partial_fit(X[:100], y[:100], classes=["ham", "spam"], sample_weight=np.ones(100))
+    np.testing.assert_array_equal(few.estimator_.coef_, by_hand.coef_)  # no more rows than the size: all of them
+    alike = [
+        CoresetEstimator(UniformCoreset(10, random_state=3), inner).partial_fit(X, y, classes=["ham", "spam"])
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(alike[0].estimator_.coef_, alike[1].estimator_.coef_)
+    with pytest.raises(ValueError, match="X has 3 features, but CoresetEstimator is expecting 4"):
+        model.partial_fit(X[:, :3], y)
+    assert not hasattr(CoresetEstimator(UniformCoreset(10), LogisticRegression()), "partial_fit")
+
+
+# Samplers ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_of_imbalanced_learn_keeps_the_weights():
+    sampler, scaler = CoresetSampler(LightweightCoreset(60, random_state=0)), StandardScaler()
+    pipeline = make_pipeline(sampler, scaler, WeightedFit(LogisticRegression())).fit(X, y)
+    X_small, y_small, w = LightweightCoreset(60, random_state=0).fit(X, y).take(X, y)
+    assert len(np.unique(w)) > 1
+    alone = LogisticRegression().fit(StandardScaler().fit_transform(X_small), y_small, sample_weight=w)
+    np.testing.assert_array_equal(pipeline[-1].estimator_.coef_, alone.coef_)
+    np.testing.assert_array_equal(pipeline[0].sample_weight_, w)
+    assert pipeline.score(X, y) > 0.8
+    grid = {"weightedfit__estimator__C": [0.1, 1.0], "coresetsampler__selector__size": [30, 60]}
+    assert GridSearchCV(pipeline, grid, cv=3).fit(X, y).best_score_ > 0.8
+
+
+def test_weights_are_never_lost_silently():
+    with pytest.raises(TypeError, match=r"these labels carry the weights .* make the last step WeightedFit"):
+        make_pipeline(CoresetSampler(UniformCoreset(40)), LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="labels without weights: put a CoresetSampler before it"):
+        WeightedFit(LogisticRegression()).fit(X, y)
+    with pytest.raises(TypeError, match="selector must choose rows"):
+        CoresetSampler(LogisticRegression()).fit_resample(X, y)

@@ -1,0 +1,226 @@
+"""Points for any estimator: the trees' proxy, the families, and the estimator's own say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful import BilevelCoreset, StratifiedCoreset
+from handful.bilevel.families import ways_for
+from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
+from handful.bilevel.trainer import class_weights, held_out_loss
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.metrics import log_loss
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+FEW_TREES = RandomForestClassifier(10, random_state=0)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    return X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=400) > 0.8).astype(int)  # a class of about 20 %
+
+
+def for_estimator(estimator, **options):
+    return BilevelCoreset.for_estimator(estimator, **{"size": 30, "random_state": 0, "n_draws": 2, **options})
+
+
+# --- the trees' proxy
+
+
+@pytest.mark.parametrize("forest", [None, ExtraTreesClassifier(20, max_leaf_nodes=8)])
+def test_inner_products_of_all_components_are_the_share_of_trees_in_which_rows_meet(data, forest):
+    X, y = data[0][:60], data[1][:60]
+    proxy = TreeLeaves(forest, n_components=1000, random_state=0)
+    Z = proxy.fit_transform(X, y)
+    leaves = proxy.forest_.apply(X)
+    share = (leaves[:, None, :] == leaves[None, :, :]).mean(axis=2)
+    # one component less than the rank: the smallest singular value is what may be missing
+    missing = np.linalg.svd(share, compute_uv=False)[-1]
+    assert np.abs(Z @ Z.T - share).max() < missing + 1e-4
+    np.testing.assert_allclose(proxy.transform(X), Z, atol=1e-5)
+
+
+@pytest.mark.parametrize("forest", [ExtraTreesClassifier, LogisticRegression()])
+def test_what_has_no_leaves_is_refused(data, forest):
+    with pytest.raises(TypeError, match="forest must have leaves"):
+        TreeLeaves(forest).fit(*data)
+
+
+def test_equal_rows_have_equal_features():
+    Z = TreeLeaves(random_state=0).fit_transform(np.repeat([[1.0, 2.0], [3.0, 0.0]], 10, axis=0))
+    assert np.ptp(Z[:10], axis=0).max() < 1e-6
+
+
+# --- families
+
+
+@pytest.mark.parametrize(
+    ("estimator", "names"),
+    [
+        (LogisticRegression(), ["linear"]),
+        (LinearSVC(), ["linear"]),
+        (RidgeClassifier(), ["linear"]),
+        (DecisionTreeClassifier(), ["random trees", "RBF"]),
+        (HistGradientBoostingRegressor(), ["random trees", "RBF"]),
+        (MLPClassifier(), ["RBF", "linear"]),
+        (KNeighborsClassifier(), ["RBF"]),
+        (SVC(), ["RBF"]),
+        (type("Mine", (RandomForestClassifier,), {})(), ["random trees", "RBF"]),
+    ],
+)
+def test_every_family_has_its_proxies(estimator, names):
+    assert [way.name for way in ways_for(estimator, 100.0)] == names
+
+
+@pytest.mark.parametrize(
+    ("estimator", "l2"),
+    [
+        (LogisticRegression(C=0.5), 1 / (0.5 * 1000)),
+        (Ridge(alpha=3.0), 3.0 / 1000),
+        (SGDClassifier(alpha=0.01), 0.01),
+        (LinearRegression(), 1e-6),
+    ],
+)
+def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
+    assert ways_for(estimator, 1000.0)[0].l2 == pytest.approx(l2)
+
+
+def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way_out(data):
+    with pytest.raises(ValueError, match=r"GaussianNB is of no family .*trees \(sklearn.tree.*proxy=Nystrom"):
+        BilevelCoreset.for_estimator(GaussianNB())
+    few = for_estimator(GaussianNB(), proxy=Nystrom(RBF(), n_landmarks=50)).fit(*data)
+    assert set(few.trials_) == {"proxy", "k-means++", "draw 1", "draw 2"}
+
+
+def test_a_class_is_no_estimator():
+    with pytest.raises(TypeError, match="give LogisticRegression"):
+        BilevelCoreset.for_estimator(LogisticRegression)
+
+
+# --- the choice
+
+
+def test_the_loss_is_sklearns_with_probabilities_of_at_least_a_thousandth(data):
+    X, y = data
+    model = KNeighborsClassifier().fit(X[:100], y[:100])
+    weights = np.random.default_rng(1).random(300)
+    shares = np.maximum(model.predict_proba(X[100:]), 1e-3)
+    plain = log_loss(y[100:], shares / shares.sum(axis=1, keepdims=True), sample_weight=weights)
+    assert held_out_loss(model, X[100:], y[100:], weights) == pytest.approx(plain)
+    assert held_out_loss(model, X[:1], np.array([7])) == pytest.approx(-np.log(1e-3))  # a class that it never saw
+
+
+def test_weights_by_class_add_up_to_each_class(data):
+    _, y = data
+    weight = np.random.default_rng(0).random(400)
+    indices = np.random.default_rng(1).choice(400, 50, replace=False)
+    found = class_weights(y, weight, indices)
+    for label in (0, 1):
+        mine = found[y[indices] == label]
+        assert np.ptp(mine) == 0
+        assert mine.sum() == pytest.approx(weight[y == label].sum())
+
+
+@pytest.mark.parametrize("estimator", [FEW_TREES, LogisticRegression(), KNeighborsClassifier()])
+def test_the_choice_of_the_least_loss_is_taken_and_its_weights_add_up(data, estimator):
+    X, y = data
+    weight = np.random.default_rng(2).random(400) * (np.arange(400) % 4 > 0)
+    few = for_estimator(estimator).fit(X, y, sample_weight=weight)
+    assert few.trials_[few.way_] == min(few.trials_.values())
+    assert len(set(few.indices_)) == 30
+    assert (weight[few.indices_] > 0).all()
+    assert few.weights_.sum() == pytest.approx(weight.sum())
+    again = for_estimator(estimator).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(few.indices_, again.indices_)
+
+
+def test_probabilities_stay_calibrated_where_hard_rows_are_chosen_more_often(data):
+    X, y = data
+    few = for_estimator(FEW_TREES, n_draws=0).fit(X, y)
+    chosen = y[few.indices_]
+    assert chosen.mean() > 1.3 * y.mean()
+    assert np.average(chosen, weights=few.weights_) == pytest.approx(y.mean())
+
+
+def test_an_estimator_without_sample_weight_gets_equal_weights(data):
+    few = for_estimator(KNeighborsClassifier()).fit(*data)
+    np.testing.assert_allclose(few.weights_, 400 / 30)
+
+
+def test_a_linear_model_does_better_than_on_a_stratified_draw(data):
+    X = data[0]
+    y = (X @ [1.0, -2.0, 0.5, 0.0] + np.random.default_rng(3).logistic(size=400) > 2.0).astype(int)
+
+    def loss(selector):
+        X_small, y_small, weights = selector.fit(X, y).take(X, y)
+        return held_out_loss(LogisticRegression().fit(X_small, y_small, sample_weight=weights), X, y)
+
+    drawn = [loss(StratifiedCoreset(30, random_state=seed)) for seed in range(5)]
+    assert loss(for_estimator(LogisticRegression())) < np.mean(drawn)
+
+
+def test_a_class_with_one_row_is_chosen():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.arange(200) == 7
+    for seed in range(3):
+        few = for_estimator(FEW_TREES, random_state=seed, size=10).fit(X, y)
+        assert 7 in few.indices_
+
+
+def test_all_rows_can_be_chosen(data):
+    few = for_estimator(FEW_TREES, size=60).fit(data[0][:60], data[1][:60])
+    assert sorted(few.indices_) == list(range(60))
+    assert few.trials_ == {}
+
+
+def test_words_for_labels_and_several_classes(data):
+    X, _ = data
+    y = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    few = for_estimator(RandomForestClassifier(10, random_state=0)).fit(X, y)
+    assert set(y[few.indices_]) == {"low", "middle", "high"}
+
+
+@pytest.mark.parametrize("regressor", [RandomForestRegressor(10, random_state=0), Ridge(), KNeighborsRegressor()])
+def test_targets_of_a_regression_go_to_regressors(data, regressor):
+    X, _ = data
+    few = for_estimator(regressor).fit(X, X[:, 0] * 2.5 + 0.1)
+    assert few.trials_[few.way_] == min(few.trials_.values())
+    with pytest.raises(ValueError, match="RandomForestClassifier is a classifier, but y holds the targets"):
+        for_estimator(FEW_TREES).fit(X, X[:, 0])
+
+
+def test_the_proxy_sees_what_the_estimator_sees(data):
+    X, y = data
+    words = np.array(["red", "green", "blue"])[np.digitize(X[:, 2], [-0.4, 0.4])]
+    frame = pd.DataFrame({"colour": words, "a": X[:, 0], "b": 1e3 * X[:, 1]})
+    before = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["a", "b"]))
+    few = for_estimator(make_pipeline(before, FEW_TREES)).fit(frame, y)
+    plain = for_estimator(FEW_TREES).fit(np.asarray(before.fit_transform(frame)), y)
+    np.testing.assert_array_equal(few.indices_, plain.indices_)
+    assert list(few.feature_names_in_) == ["colour", "a", "b"]
+    assert few.take(frame)[0].colour.tolist() == words[few.indices_].tolist()
+
+
+def test_what_was_chosen_is_kept_in_memory(data, tmp_path):
+    X, y = data
+    first = for_estimator(FEW_TREES, memory=str(tmp_path)).fit(X, y)
+    kept = sorted(path.name for path in tmp_path.rglob("output.pkl"))
+    other = for_estimator(DecisionTreeClassifier(random_state=0), memory=str(tmp_path)).fit(X, y)
+    assert kept
+    assert sorted(path.name for path in tmp_path.rglob("output.pkl")) == kept  # the same choices, not made again
+    assert set(other.trials_) == set(first.trials_)
+    np.testing.assert_array_equal(first.indices_, for_estimator(FEW_TREES).fit(X, y).indices_)
