@@ -67,6 +67,7 @@ BY_NAME = {
     "l2": number(above=0, good=(0.01, 1.0), none=True),
     "xi": number(above=0, below=1, good=(0.1, 0.5)),
     "sampling": choice("multinomial", "systematic"),
+    "window": integer(good=(3, 50), none=True),
     "leaf_size": integer(good=(1, 3, 10)),
     "n_slots": integer(good=(1, 2, 4), none=True),
 }
