@@ -372,6 +372,7 @@ def entries():
         BY_NAME,
         run=_estimate,
         size=None,
+        random_state=None,
         X=matrix(),
         y=labels(True, True, True),
         sample_weight=weights,
