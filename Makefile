@@ -11,7 +11,7 @@ PYTHON ?=
 STAMP = .venv/.handful
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: help reproduce test lint types lab docs links bench clean
+.PHONY: help reproduce test fuzz lint types lab docs links bench clean
 
 help: ## Show this
 	@echo "Targets (what needs .venv sets it up first):"
@@ -28,6 +28,9 @@ reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE
 
 test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
+
+fuzz: $(STAMP) ## Throw thousands of inputs at every public class and function (an hour; goes on where it was): docs/fuzz.md
+	@$(ONE_THREAD) .venv/bin/python tests/fuzz/run.py --jobs $(TEST_JOBS)
 
 lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
 	@.venv/bin/ruff check

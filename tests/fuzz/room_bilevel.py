@@ -10,6 +10,7 @@ from fuzz.throw import call, entry
 BY_NAME = {
     "random_state": seed(),
     "verbose": same(False),
+    "memory": same(None),
     "l2": number(above=0, good=(0.01, 1.0)),
     "fit_intercept": boolean(),
     "penalise_intercept": boolean(),

@@ -44,6 +44,7 @@ BY_NAME = {
     "kappa": number(least=0, good=(4 / 9, 2 / 3)),
     "chain_length": integer(good=(1, 2)),
     "n_random": integer(0, good=(0, 1)),
+    "n_warmup": integer(0, good=(0, 2)),
     "start": choice("auto", "random", "nearest"),
     "moves": choice("split", "empty", None),
     "grow": boolean(),
@@ -189,7 +190,7 @@ def entries():
             centers=_centers,
             sample_weight=weights,
         ),
-        "handful.svm.LinearSVM": entry(LinearSVM, BY_NAME, run=_svm, X=matrix(True), y=labels(), sample_weight=weights),
+        "handful.svm.LinearSVM": entry(LinearSVM, BY_NAME, run=_svm, class_weight=choice(None, "balanced"), X=matrix(True), y=labels(), sample_weight=weights),
         "handful.svm.hinge_price": entry(svm.hinge_price, BY_NAME, total_weight=number(above=0, good=(1.0, 100.0))),
         "handful.svm.svm_objective": entry(
             svm.svm_objective, BY_NAME, X=matrix(True), y=_signs, w=_coefficients, sample_weight=weights

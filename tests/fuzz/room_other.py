@@ -32,6 +32,7 @@ BY_NAME = {
     "random_state": seed(),
     "rng": generator,
     "verbose": same(False),
+    "memory": same(None),
     "size": integer(good=(1, 2)),
     "n": integer(good=(1, 2)),
     "l2": number(above=0, good=(0.01, 1.0)),

@@ -48,6 +48,7 @@ BY_NAME = {
     "size": sizes(),
     "random_state": seed(),
     "verbose": same(False),
+    "memory": same(None),
     "n_sweeps": integer(0, good=(1, 2)),
     "n_candidates": integer(good=(1, 5)),
     "noise": number(above=0, good=(1e-3, 1.0)),
@@ -66,6 +67,7 @@ BY_NAME = {
     "l2": number(above=0, good=(0.01, 1.0), none=True),
     "xi": number(above=0, below=1, good=(0.1, 0.5)),
     "sampling": choice("multinomial", "systematic"),
+    "window": integer(good=(3, 50), none=True),
     "leaf_size": integer(good=(1, 3, 10)),
     "n_slots": integer(good=(1, 2, 4), none=True),
 }
@@ -301,12 +303,11 @@ def entries():
         most_rows=12,
         selector=same(BilevelCoreset()),
         estimator=same(LogisticRegression()),
-        proxy=None,
-        l2=None,
+        n_draws=integer(good=(1, 2)),
+        **dict.fromkeys(("proxy", "n_held_out", "memory")),
         X=made(lambda world: world.X),
         y=made(lambda world: world.code),
         size=sizes(least=2),
-        weighting=same("auto"),
     )
     streaming = "handful.streaming"
     selectors = choice(UniformCoreset(), KCenter(), names="selector|fit")
@@ -371,6 +372,7 @@ def entries():
         BY_NAME,
         run=_estimate,
         size=None,
+        random_state=None,
         X=matrix(),
         y=labels(True, True, True),
         sample_weight=weights,

@@ -1,4 +1,4 @@
-"""``make fuzz``: thousands of inputs for every public class and function, then soak tests and kills; resumable.
+"""``make fuzz``: thousands of inputs for every public class and function, then soak tests; resumable.
 
 Each thing of the table runs in a process of its own, so that a crash or an input that does not end costs one input. The
 outcomes are kept in ``.fuzz/`` and not computed again while the code of the library and of the fuzz is the same; at the
@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="part of a name")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
-    parser.add_argument("--no-long-runs", action="store_true", help="leave out the soak tests and the kills")
+    parser.add_argument("--no-long-runs", action="store_true", help="leave out the soak tests")
     parser.add_argument("--replay", nargs=2, metavar=("NAME", "NUMBER"))
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -189,9 +189,9 @@ def main():
         return 2
     extra = []
     if not options.no_long_runs and not options.only:
-        from fuzz import kills, soak
+        from fuzz import soak
 
-        extra = [*soak.run(), *kills.run()]
+        extra = soak.run()
     if not options.only:
         write_table(sorted(states), options.inputs, stamp, extra)
     return int(any(state["surprises"] for _, state in states))
