@@ -23,9 +23,14 @@ def evidence(run):
     means = ratios.assign(log=np.log(ratios.ratio)).groupby(["dataset", "seed"]).log.mean()
     aside = {dataset: np.exp(means[dataset].to_numpy()) for dataset in unseen}
     found["own-trainer-unseen"] = Evidence(aside, lacks="" if unseen else "no data set was kept aside")
-    proxies = run.rows[run.rows.part == "proxies"]
+    found["own-trainer-weights"] = _gains(run.rows[run.rows.part == "proxies"])
+    return found
+
+
+def _gains(proxies):
+    if proxies.empty:
+        return Evidence(lacks="needs all proxies, of which the run has none")
     chosen = proxies[proxies.method.isin(PLAIN) & proxies.trainer.isin(WEIGHED)]
     logs = chosen.assign(log=np.log(chosen.loss)).groupby(["dataset", "seed", "weights"]).log.mean().unstack()
     gains = np.exp(logs["by class"] - logs["equal"])
-    found["own-trainer-weights"] = {d: gains[d].to_numpy() for d in gains.index.unique("dataset")}
-    return found
+    return {d: gains[d].to_numpy() for d in gains.index.unique("dataset")}
