@@ -190,7 +190,15 @@ def entries():
             centers=_centers,
             sample_weight=weights,
         ),
-        "handful.svm.LinearSVM": entry(LinearSVM, BY_NAME, run=_svm, class_weight=choice(None, "balanced"), X=matrix(True), y=labels(), sample_weight=weights),
+        "handful.svm.LinearSVM": entry(
+            LinearSVM,
+            BY_NAME,
+            run=_svm,
+            class_weight=choice(None, "balanced"),
+            X=matrix(True),
+            y=labels(),
+            sample_weight=weights,
+        ),
         "handful.svm.hinge_price": entry(svm.hinge_price, BY_NAME, total_weight=number(above=0, good=(1.0, 100.0))),
         "handful.svm.svm_objective": entry(
             svm.svm_objective, BY_NAME, X=matrix(True), y=_signs, w=_coefficients, sample_weight=weights
