@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 ENTRIES = table.entries()
 INPUTS = 60
-# Their inputs take more than 50 ms each: networks are trained, mixtures fitted. `make fuzz` throws as many as at others.
+# Their inputs take more than 50 ms each: networks are trained, mixtures fitted.
 SLOW = {
     "handful.active.BilevelQuery": 20,
     "handful.active.mixmatch.MixMatch": 6,

@@ -433,8 +433,8 @@ def test_hard_assignments_are_lloyds_iterations(rng):
 # scikit-learn's checks, odd and bad input
 
 OTHER_SEEDS = (
-    "rows removed or repeated are other rows to draw seeds from: another local optimum; equal from equal centres, which "
-    "is tested above"
+    "rows removed or repeated are other rows to draw seeds from: another local optimum; equal from equal centres, "
+    "which is tested above"
 )
 ASKS_FOR_CLASSES = "asks whatever has predict_proba for a classifier's tags; test_sparse_input compares with dense rows"
 EXPECTED = {
