@@ -350,7 +350,7 @@ def entries():
             supervised.SupervisedNetwork, BY_NAME, run=_network, network=choice("conv", names="network"), **plain
         ),
         "handful.baselines.farthest_first": entry(
-            baselines.farthest_first, BY_NAME, X=matrix(), n=_number_of_points, covered=same(()), check=_check_query
+            baselines.farthest_first, BY_NAME, X=matrix(True), n=_number_of_points, covered=same(()), check=_check_query
         ),
         "handful.baselines.forgetting_events": entry(
             baselines.forgetting_events,
