@@ -66,7 +66,7 @@ def _fits(dtype):
 def warm_up():
     """Compile everything that is not compiled yet, with a progress bar: minutes at most, once for each installation."""
     fits = [(name, fit) for dtype in (np.float64, np.float32) for name, fit in _fits(dtype).items()]
-    with warnings.catch_warnings(), tqdm(fits, desc="compiling", unit="fit") as bar:
+    with warnings.catch_warnings(), tqdm(fits, desc="compiling", unit="fit", disable=None) as bar:
         warnings.simplefilter("ignore")  # of fits on noise that stop early
         for name, fit in bar:
             bar.set_postfix_str(name)
