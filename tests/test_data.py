@@ -512,7 +512,7 @@ def test_standardise_takes_frames(rng):
         ([np.eye(2), np.eye(3)], {}, r"others\[0\] must have the 2 columns of X, got 3"),
         ([np.arange(3.0)], {}, "Expected 2D array"),
         ([np.eye(2)], dict(dtype=int), "dtype must be float32 or float64"),
-        ([np.eye(2)], dict(order="K"), "order C or F"),
+        ([np.eye(2)], dict(order="K"), "order must be C or F"),
         ([1e-300 * np.eye(2), np.full((1, 2), 1e300)], {}, r"others\[0\] is so far from X in row 0, column 0"),
         ([np.eye(2), np.full((1, 2), 1e200)], dict(dtype=np.float32), "so far from X"),
         ([None], {}, "X must have at least 1 row to standardise by, got None"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handful import LeastSquares
 from handful.bilevel import BilevelCoreset
-from handful.bilevel.proxies import CNTK, RBF, Linear, Nystrom, Polynomial, kernel_matrix
+from handful.bilevel.proxies import CNTK, RBF, Linear, Nystrom, Polynomial, TreeLeaves, kernel_matrix
 from handful.bilevel.proxies.nystrom import BLOCK
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
@@ -33,7 +33,7 @@ def X():
     return np.random.default_rng(0).normal(size=(2 * BLOCK + 30, 5))
 
 
-@parametrize_with_checks([Nystrom(RBF(0.1), n_landmarks=20), Nystrom(Linear())])
+@parametrize_with_checks([Nystrom(RBF(0.1), n_landmarks=20), Nystrom(Linear()), TreeLeaves(n_components=4)])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 

@@ -150,7 +150,7 @@ def test_what_is_imported_is_required():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
     trees |= {path: ast.parse(code(path)) for path in ROOT.glob("notebooks/*/*.ipynb")}
     trees |= {path: ast.parse(code(path)) for path in ROOT.glob("docs/howto/*.ipynb")}
-    ours = {*PACKAGES, *sys.stdlib_module_names, *(path.stem for path in trees)}
+    ours = {*PACKAGES, *sys.stdlib_module_names, *(part for path in trees for part in (path.stem, path.parent.name))}
     provided, known, missing = metadata.packages_distributions(), set(requirements()), set()
     for path, tree in trees.items():
         for top in {module.split(".")[0] for module, _ in imports(tree)} - ours:

@@ -68,7 +68,8 @@ def test_the_papers_pages_hold_their_items_and_claims(pages, tmp_path):
     written = {path.stem: path.read_text(encoding="utf-8") for path in pages.write_pages(tmp_path)}
     for paper in catalogue():
         assert [i.title for i in paper.items if i.title not in written[paper.key]] == []
-        assert "| claim | paper | ours | verdict |" in written[paper.key]
+        judged = any((DOCS.parent / "figures" / "laptop" / paper.key).glob("*.json"))
+        assert ("| claim | paper | ours | verdict |" in written[paper.key]) == judged
 
 
 def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_path):

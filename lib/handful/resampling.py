@@ -1,11 +1,14 @@
 """Selectors inside a pipeline of imbalanced-learn, whose samplers hand on rows and labels but no weights."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from handful.coreset import check_selector, take_rows
 from handful.estimator import Delegate
+from handful.types import Table
 
 
 class WeightedLabels:
@@ -61,10 +64,10 @@ class CoresetSampler(BaseEstimator):
     True
     """
 
-    def __init__(self, selector):
+    def __init__(self, selector: Any) -> None:
         self.selector = selector
 
-    def fit_resample(self, X, y):
+    def fit_resample(self, X: Table, y: Table) -> tuple[Any, WeightedLabels]:
         """Choose rows.
 
         Returns
@@ -83,7 +86,7 @@ class CoresetSampler(BaseEstimator):
         chosen = self.sample_indices_
         return take_rows(X, chosen), WeightedLabels(take_rows(y, chosen), self.sample_weight_)
 
-    def fit(self, X, y):
+    def fit(self, X: Table, y: Table) -> Self:
         """Choose rows; `sample_indices_` and `sample_weight_` say which."""
         self.fit_resample(X, y)
         return self
@@ -111,10 +114,10 @@ class WeightedFit(Delegate):
     569
     """
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def fit(self, X, y, **params):
+    def fit(self, X: Table, y: Any, **params: Any) -> Self:
         """Fit on rows with `WeightedLabels`.
 
         Raises

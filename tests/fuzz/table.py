@@ -51,6 +51,8 @@ EXEMPT = {
     "handful.bilevel.proxies.TreeLeaves": NEW,
     "handful.bilevel.suspects": NEW,
     "handful.compare": NEW,
+    "handful.CoresetSampler": NEW,
+    "handful.WeightedFit": NEW,
     "handful.bilevel.trainer.class_weights": INSIDE,
     "handful.bilevel.trainer.held_out_loss": INSIDE,
     "handful.checks.check_integer": "the check itself; tests/test_checks.py",

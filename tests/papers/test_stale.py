@@ -37,7 +37,12 @@ def _touched(sources, path, old, new):
 @pytest.mark.parametrize(
     ("path", "old", "new", "papers"),
     [
-        ("handful/bilevel/numerics/newton.py", "import numpy as np", "import numpy as np\n\nTOUCHED = 1", ["bico"]),
+        (
+            "handful/bilevel/numerics/newton.py",
+            "import numpy as np",
+            "import numpy as np\n\nTOUCHED = 1",
+            ["bico", "own"],
+        ),
         ("handful/clustering/vcgmm.py", "class VCGMM(", "TOUCHED = 1\n\n\nclass VCGMM(", ["vcgmm"]),
         ("handful_papers/bico/looks.py", '"Forgetting"', '"Forgotten"', ["bico"]),
         ("handful_papers/svm/looks.py", '"svm paper"', '"svm printed"', ["svm"]),

@@ -196,7 +196,7 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
 
 def _samples(values, name):
     values = np.asarray(values)
-    if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or not values.size:
+    if values.dtype.kind not in "fiu" or not np.isfinite(values).all() or 0 in values.shape[-1:]:
         raise ValueError(f"{name} must hold finite real numbers, at least one, got {values.dtype} {values.shape}.")
     return values.astype(np.float32)
 

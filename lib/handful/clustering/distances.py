@@ -18,15 +18,15 @@ def sq_norms(X):
     return np.einsum("ij,ij->i", X, X)
 
 
-def dense_blocks(X, step):
-    """The rows of `X` in blocks of at most `step`, contiguous and dense: (slice, rows) of each.
+def dense_blocks(X, most):
+    """The rows of `X` in blocks of at most `most`, contiguous and dense: (slice, rows) of each.
 
     Blocks of a sparse matrix hold at most as many entries as fit into some megabytes.
     """
     if sparse.issparse(X):
-        step = max(1, min(step, SPARSE_ENTRIES // X.shape[1]))
-    for start in range(0, X.shape[0], step):
-        part = slice(start, start + step)
+        most = max(1, min(most, SPARSE_ENTRIES // X.shape[1]))
+    for start in range(0, X.shape[0], most):
+        part = slice(start, start + most)
         yield part, X[part].toarray() if sparse.issparse(X) else np.ascontiguousarray(X[part])
 
 

@@ -142,7 +142,8 @@ def checked_recovery(recovery):
 
 
 def _signals(X, rows, name):
-    X, rows = check_rows(X), check_rows(rows, name)
+    X = check_rows(X)
+    rows = np.zeros((0, X.shape[1])) if np.shape(rows) == (0, X.shape[1]) else check_rows(rows, name)
     if rows.shape[1] != X.shape[1]:
         raise ValueError(f"{name} must be as long as the signals, {X.shape[1]} values, got {rows.shape[1]}.")
     return X, rows.astype(X.dtype, copy=False)

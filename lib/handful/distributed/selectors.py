@@ -34,7 +34,7 @@ def fit(selector, X, y, sample_weight):
     if y is None and selector._needs_y:
         raise ValueError(f"{name} requires y to be passed: it selects the points on which a model of y can be trained.")
     chunks = Chunks(X, y, sample_weight, classes=selector._needs_y)
-    if chunks.sparse and not selector._takes_sparse:
+    if chunks.sparse and not isinstance(selector, SPARSE):
         raise ValueError(f"{name} takes no sparse chunks: make them dense, or use UniformCoreset or SVMCoreset.")
     if selector._needs_y and not chunks.has_y:
         raise ValueError(f"{name} requires y: the items of the bag must be (X, y).")
@@ -152,6 +152,7 @@ def _logistic_scores(chunk, classes, centers, mass, sums, radius):
     return u * logistic_bounds(Z, u, nearest(Z, centers)[0], mass, sums, radius)
 
 
+SPARSE = (UniformCoreset, StratifiedCoreset, SVMCoreset)  # these take sparse chunks
 SELECT = {
     UniformCoreset: _uniform,
     StratifiedCoreset: _stratified,

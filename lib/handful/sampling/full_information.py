@@ -31,7 +31,9 @@ def mixture_cost_gradient(w, probabilities, losses):
 
 def _checked_cost(w, probabilities, losses):
     p, _ = check_probabilities(probabilities, uniform=True)
-    return check_vector(w, "w", len(p), least=0), p, check_vector(losses, "losses", p.shape[1], least=0)
+    w = check_vector(w, "w", len(p))
+    w = np.where((w < 0) & (w > -1e-9), 0.0, w)  # rounding of who made them
+    return check_vector(w, "w", least=0), p, check_vector(losses, "losses", p.shape[1], least=0)
 
 
 def theory_settings(k, horizon, *, bound=1.0, c=None):

@@ -5,6 +5,7 @@ from numba import njit
 from sklearn.utils import check_array
 
 from handful.checks import check_integer, check_number, check_rows
+from handful.sampling.base import LARGEST_LOSS
 
 LOSSES = {"hinge": 0, "logistic": 1, "squared": 2}
 
@@ -85,7 +86,7 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
         indices, weights = sampler.sample()
         used = (1.0 - truncation) * weights + truncation
         gradient, plain, norms = _gradient(X, y, indices, used, coef, LOSSES[loss])
-        if not np.isfinite(norms.sum()):
+        if not norms.sum() < LARGEST_LOSS:
             raise FloatingPointError(
                 f"linear SGD diverged by step {t} of {n_steps}; lower learning_rate={learning_rate}."
             )

@@ -240,7 +240,7 @@ def _sparse_draws(X, u, size, rng):
 
 def _readable(X):
     # Neither copied nor read here: a memory map may not fit in the memory.
-    if sparse.issparse(X) or not hasattr(X, "dtype") or X.dtype not in (np.float32, np.float64):
+    if sparse.issparse(X) or not hasattr(X, "dtype") or X.dtype.kind not in "biuf" or X.dtype.itemsize > 8:
         X = check_array(X, dtype=[np.float64, np.float32], accept_sparse="csr")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have shape (n, d), got {X.shape}.")

@@ -37,8 +37,8 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     >>> from handful.bilevel.proxies import TreeLeaves
     >>> X = np.repeat([[0.0], [1.0]], 10, axis=0)
     >>> Z = TreeLeaves(random_state=0).fit_transform(X)
-    >>> (Z @ Z.T)[0, [1, 19]].round(3)  # equal rows share all leaves, distant ones few
-    array([1. , 0.1])
+    >>> (Z @ Z.T)[0, [1, 19]] > 0.9  # equal rows share all leaves, distant ones few
+    array([ True, False])
     """
 
     def __init__(self, forest=None, *, n_components=64, random_state=None):

@@ -60,7 +60,8 @@ class SoftmaxSelection(Selection):
     def rows(self, indices):
         """Features of some rows in float64."""
         X = self.data.X[indices]
-        return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        X = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        return X.reshape(len(indices), self.data.X.shape[1])  # chunks give no columns where there are no rows
 
     def add(self, indices):
         """As `Selection.add`; from as many rows as features on, coordinates are the features."""
