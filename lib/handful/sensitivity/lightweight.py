@@ -212,7 +212,8 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
         rows, u = read(start, min(start + CHUNK, n))
         if not np.isfinite(rows).all():
             raise ValueError(f"X contains NaN or infinity in rows {start} to {start + len(rows) - 1}.")
-        check_magnitude(rows, "X", rows.dtype)
+        if rows.dtype.kind == "f":
+            check_magnitude(rows, "X", rows.dtype)
         add_statistics(rows, u, pivot, start, mass, sums, squares)
     draws = plan_draws(mass, sums, squares, pivot, size, rng)
     indices, weights = [], []
@@ -239,8 +240,10 @@ def _sparse_draws(X, u, size, rng):
 
 
 def _readable(X):
-    # Neither copied nor read here: a memory map may not fit in the memory.
-    if sparse.issparse(X) or not hasattr(X, "dtype") or X.dtype.kind not in "biuf" or X.dtype.itemsize > 8:
+    # Neither copied nor read here: a memory map, of bytes too, may not fit in the memory.
+    dtype = getattr(X, "dtype", None)
+    whole = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.isnative
+    if sparse.issparse(X) or not (whole or dtype in (np.float32, np.float64)):
         X = check_array(X, dtype=[np.float64, np.float32], accept_sparse="csr")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have shape (n, d), got {X.shape}.")
