@@ -28,10 +28,9 @@ SLOW = {
 }
 
 
-# Not seen clean since the rooms changed last: a surprise there is shown, and fails nothing yet.
+# A surprise is known there, or the outcome may hang on a processor's rounding: it is shown, and fails nothing yet.
 OPEN = {
     "handful.CoresetEstimator",
-    "handful.baselines.farthest_first",
     "handful.bilevel.BilevelCoreset",
     "handful.bilevel.Network",
     "handful.bilevel.ProxyCoreset",
@@ -45,68 +44,21 @@ OPEN = {
     "handful.bilevel.proxies.RBF",
     "handful.bilevel.proxies.kernel_matrix",
     "handful.clustering.MiniBatchKMeans",
-    "handful.continual.Memory",
     "handful.continual.vcl.VCL",
-    "handful.continual.views.network_views",
-    "handful.data.Dataset",
-    "handful.data.data_folder",
-    "handful.data.fingerprint",
-    "handful.data.level",
-    "handful.data.load",
-    "handful.data.split",
-    "handful.data.standardise",
-    "handful.data.status",
-    "handful.data.synthetic.gaussian_mixture",
-    "handful.data.synthetic.image_patches",
-    "handful.data.synthetic.pathological",
-    "handful.data.synthetic.spoken_tones",
-    "handful.data.verify",
-    "handful.data.zero_one",
     "handful.dictionary.L1",
-    "handful.dictionary.L2",
     "handful.dictionary.MeasurementSelector",
-    "handful.dictionary.approximate_greedy",
-    "handful.dictionary.gaussian_atoms",
     "handful.dictionary.generative.Generative",
     "handful.dictionary.generative.train_vae",
     "handful.dictionary.recovery_error",
-    "handful.dictionary.wavelet_atoms",
     "handful.sampling.FullInformation",
     "handful.sampling.KDPP",
     "handful.sampling.MixtureSampler",
-    "handful.sampling.PrioritizedReplay",
-    "handful.sampling.SetMixture",
-    "handful.sampling.UniformSampler",
-    "handful.sampling.UniformSubsets",
-    "handful.sampling.concentration",
-    "handful.sampling.distance_components",
-    "handful.sampling.full_information.mixture_cost",
-    "handful.sampling.full_information.mixture_cost_gradient",
-    "handful.sampling.full_information.theory_settings",
-    "handful.sampling.group_components",
-    "handful.sampling.linear_sgd",
-    "handful.sampling.torch_sampler.AdaptiveBatchSampler",
-    "handful.sampling.torch_sampler.Weighted",
-    "handful.sensitivity.LightweightCoreset",
     "handful.sensitivity.LogisticSensitivity",
     "handful.sensitivity.MixtureSensitivity",
     "handful.sensitivity.SVMCoreset",
     "handful.sensitivity.lightweight_coreset",
     "handful.sensitivity.svm_bounds.exact_sensitivity",
-    "handful.sensitivity.svm_bounds.printed_bound",
-    "handful.sensitivity.svm_bounds.printed_bound_counterexample",
-    "handful.sensitivity.svm_bounds.tight_bound",
-    "handful.streaming.ClassBalancedReservoir",
-    "handful.streaming.DynamicMergeReduce",
-    "handful.streaming.MergeReduce",
-    "handful.streaming.Node",
-    "handful.streaming.Reservoir",
-    "handful.streaming.concatenate",
-    "handful.streaming.reduce_nodes",
     "handful.svm.LinearSVM",
-    "handful.svm.hinge_price",
-    "handful.svm.svm_objective",
-    "handful.torch_data.WeightedSubset",
 }
 
 
@@ -166,6 +118,7 @@ def estimators():
     yield MeasurementSelector(size=3)
 
 
+ON_ONE_PROCESSOR = pytest.mark.xfail(strict=False, reason="all passed on one processor; others are not yet seen")
 ESTIMATORS = list(estimators())
 
 
@@ -203,7 +156,7 @@ def layouts(X, folder):
     }
 
 
-@pytest.mark.xfail(strict=False, reason="written, not yet seen to pass for every estimator")
+@ON_ONE_PROCESSOR
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_the_layout_of_the_input_changes_no_digit(estimator, tmp_path):
     X, y = data()
@@ -212,7 +165,6 @@ def test_the_layout_of_the_input_changes_no_digit(estimator, tmp_path):
         assert_same(digits(clone(estimator).fit(given, y)), expected)
 
 
-@pytest.mark.xfail(strict=False, reason="written, not yet seen to pass for every estimator")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_pickling_cloning_and_a_second_fit_change_no_digit(estimator):
     X, y = data()
@@ -223,7 +175,7 @@ def test_pickling_cloning_and_a_second_fit_change_no_digit(estimator):
     assert_same(digits(fitted.fit(X, y)), expected)
 
 
-@pytest.mark.xfail(strict=False, reason="written, not yet seen to pass for every estimator")
+@ON_ONE_PROCESSOR
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_the_number_of_threads_changes_no_digit(estimator):
     import numba

@@ -134,7 +134,7 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
         rows, gains = top(count)
-    if count == 1 and not np.isnan(gains.max()):  # saves the sort
+    if count == 1 and len(gains) and not np.isnan(gains.max()):  # saves the sort
         return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]
 
