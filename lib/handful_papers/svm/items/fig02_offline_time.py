@@ -23,7 +23,7 @@ def _times(rows, full, solver, trainer):
     all_points = full[full.method == solver].set_index("dataset").seconds
     known = (SETS - {"Pathological"}) & set(all_points.index)
     mine = rows[(rows.method == "svm paper") & rows.dataset.isin(known)].dropna(subset=[trainer])
-    mine = mine.assign(ratio=mine.dataset.map(all_points) / (mine["select"] + mine[trainer]))
+    mine = mine.assign(ratio=mine.dataset.map(all_points).astype(float) / (mine["select"] + mine[trainer]))
     groups = mine.groupby(["dataset", "size"], sort=False)
     settings = {(d, int(m)): part.ratio.to_numpy() for (d, m), part in groups}
     return shown_ratio(settings, pick=min, facts={"data_sets": mine.dataset.nunique()})
