@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_where_it_was(data, tmp_path, trainings):
         (dict(size=24), [21]),  # the last round of an uninterrupted run has 3 rows
         (dict(size=40), [33, 39]),
         (dict(strategy=Forward(4, n_start=9)), [9, 13, 17, 21, 25, 29]),
-        (dict(strategy=Forward(n_start=9), size=12), [9, 10, 11]),
+        (dict(strategy=Forward(1, n_start=9), size=12), [9, 10, 11]),
     ],
 )
 def test_other_sizes_and_batches_take_what_they_would_have_chosen(data, tmp_path, trainings, changes, trained):

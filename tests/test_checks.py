@@ -140,5 +140,5 @@ def test_a_generator_comes_from_all_that_scikit_learn_takes():
     same = [as_generator(np.random.RandomState(0)).random() for _ in range(2)]
     assert same[0] == same[1]
     assert as_generator(None).random() != as_generator(None).random()
-    with pytest.raises(ValueError, match="seed"):
+    with pytest.raises(ValueError, match="random_state must be"):
         as_generator("zero")

@@ -183,5 +183,5 @@ def test_quantization_error_counts_weights_and_survives_a_far_row(rng):
 
 @pytest.mark.parametrize("shape", [(4,), (0, 3), (2, 5)])
 def test_quantization_error_names_centres_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match="at least one centre"):
+    with pytest.raises(ValueError, match=r"at least one centre|centers: "):
         quantization_error(np.ones((5, 3)), np.ones(shape))

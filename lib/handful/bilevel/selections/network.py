@@ -16,6 +16,7 @@ from handful.bilevel.selections.base import Selection
 from handful.bilevel.selections.checkpoint import Checkpoint, digest
 from handful.bilevel.selections.training import Trainer, in_type
 
+SHORT = 2_000  # training steps in all below which nothing is timed beforehand
 TIMED_STEPS = 8  # of training, from which the time that a selection takes is foretold
 NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
 
@@ -64,6 +65,8 @@ class NetworkSelection(Selection):
     def foretell(self, n_rounds, *, loud):
         """As `Selection.foretell`, on standard error: from a few steps of training, whose cost all passes share."""
         config, seconds = self.problem.training(), []
+        if not loud and n_rounds * config.n_steps < SHORT:
+            return
         brief = copy(self.problem)
         for brief.train in (replace(config, n_steps=2), replace(config, n_steps=2 + TIMED_STEPS)):
             start = perf_counter()
