@@ -62,6 +62,9 @@ OPEN = {
 }
 
 
+AS_OPEN = pytest.mark.xfail(strict=False, reason="a known surprise, or one that may hang on a processor's rounding")
+
+
 def test_every_public_name_is_in_the_table_or_says_why_not():
     public, known = table.public(), set(ENTRIES) | set(table.EXEMPT)
     assert sorted(set(public) - known) == [], "give it a row in its room of tests/fuzz, or a reason in EXEMPT"
@@ -71,7 +74,7 @@ def test_every_public_name_is_in_the_table_or_says_why_not():
 @pytest.mark.filterwarnings("ignore:all .* points are of the random start")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.xfail(strict=False)) if n in OPEN else n for n in sorted(ENTRIES)],
+    [pytest.param(n, marks=AS_OPEN) if n in OPEN else n for n in sorted(ENTRIES)],
 )
 def test_an_input_works_or_is_refused_by_name(name):
     for i in range(SLOW.get(name, INPUTS)):

@@ -116,7 +116,7 @@ def farthest_first(X, n, *, rng, covered=()):
     Raises
     ------
     TypeError, ValueError
-        for rows that are not finite or huge, an `n` outside 1..rows and an `rng` that is none
+        for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
     X = check_rows(X, accept_sparse="csr")
     check_integer("n", n, most=X.shape[0], why="there are no more rows")

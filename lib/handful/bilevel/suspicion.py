@@ -55,7 +55,7 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     ValueError
         for bad options, and for rows that the problem refuses
     TypeError
-        for a problem that is none, and "loss" with another than Logistic or LeastSquares
+        for anything that is no Problem, and "loss" with another than Logistic or LeastSquares
 
     Examples
     --------

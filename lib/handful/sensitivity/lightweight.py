@@ -186,7 +186,7 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     Raises
     ------
     TypeError, ValueError
-        for values that are not finite or huge, wrong shapes, bad weights, a size below 1 and an `rng` that is none
+        for values that are not finite or huge, wrong shapes, bad weights, a size below 1, another `rng`
     """
     check_generator(rng)
     check_integer("size", size)
