@@ -10,6 +10,7 @@ METHODS = Looks(
     BASELINES,
     {
         "svm paper": look("Coreset, the paper's bound", REPRODUCED, "D", "-", zorder=4),
+        "svm searched": look("Coreset, the paper's bound, k searched", REPRODUCED, "d", ":", zorder=4),
         "svm tight": look("Coreset, tight bound (extension)", EXTENSION, "D", "--", zorder=5),
         "svm mixture": look("Coreset, margin mixture (extension)", EXTENSION, "*", "-", zorder=6),
         "LinearSVM": look("All points, LinearSVM (extension)", EXTENSION, "", "-", zorder=1.5),

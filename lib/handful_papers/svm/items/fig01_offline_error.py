@@ -8,7 +8,7 @@ def evidence(run):
     rows, found = run.rows, {}
     of = {label: rows[rows.dataset == label] for label in SETS}
     facts = {"data_sets": sum(len(part) > 0 for part in of.values())}
-    for arm in ("paper", "tight", "mixture"):
+    for arm in ("paper", "searched", "tight", "mixture"):
         method = f"svm {arm}"
         found[f"svm-fig01-everywhere-{arm}"] = shown_ratio(ratios(rows, method), facts=facts)
         found[f"svm-fig01-variance-{arm}"] = shown_ratio(_spreads(rows, method), pick=min, facts=facts)
