@@ -134,6 +134,11 @@ class Looks(dict):
         sns.stripplot(**options, dodge=True, jitter=False, size=3, alpha=0.4, legend=False)
         side_by_side = dict(dodge=0.8 - 0.8 / len(methods), markers=[self[m]["marker"] or "o" for m in methods])
         sns.pointplot(**options, **side_by_side, errorbar=None, linestyle="none", markersize=5, legend=False)
+        edges = (-0.5, len(order) - 0.5)
+        if rows[y].dtype.kind in "biuf":
+            ax.set_xlim(edges)
+        else:
+            ax.set_ylim(edges[::-1])
 
     def line(self, method, **changes):
         """A method's entry in a legend."""
