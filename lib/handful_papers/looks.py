@@ -134,7 +134,7 @@ class Looks(dict):
         sns.stripplot(**options, dodge=True, jitter=False, size=3, alpha=0.4, legend=False)
         side_by_side = dict(dodge=0.8 - 0.8 / len(methods), markers=[self[m]["marker"] or "o" for m in methods])
         sns.pointplot(**options, **side_by_side, errorbar=None, linestyle="none", markersize=5, legend=False)
-        edges = (-0.5, len(order) - 0.5)
+        edges = (-0.7, len(order) - 0.3)
         if rows[y].dtype.kind in "biuf":
             ax.set_xlim(edges)
         else:
