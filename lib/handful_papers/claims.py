@@ -5,7 +5,7 @@ one function ``evidence(run)``. It sees what the run left on disk and nothing el
 again from a record at any time, without the run.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -150,8 +150,8 @@ def judge_all(name, run, evidence):
 
 def judge(claim, evidence, facts):
     """A claim with its verdict, as it stands in a record: what was declared, our number, the verdict, its settings."""
-    evidence = as_evidence(evidence)
-    ours, spread = _shown(claim, evidence)
+    evidence = as_evidence(evidence, ratios=claim.numbers.get("scale") == "log")
+    ours, spread = map(steady, _shown(claim, evidence))
     verdict = _verdict(claim, evidence, facts | evidence.facts)
     return {
         "id": claim.id,
@@ -168,15 +168,32 @@ def judge(claim, evidence, facts):
         "quote": claim.quote,
         "where": claim.where,
         "note": claim.note,
-        "settings": {name(s): np.atleast_1d(np.asarray(v, float)).tolist() for s, v in evidence.settings.items()},
+        "settings": {name(s): v.tolist() for s, v in evidence.settings.items()},
     }
 
 
-def as_evidence(given):
-    """What `evidence` may give for short: the values of one setting, or a dict of settings."""
-    if isinstance(given, Evidence):
-        return given
-    return Evidence(given if isinstance(given, dict) else {"": given})
+def as_evidence(given, *, ratios):
+    """What `evidence` may give for short: the values of one setting, or a dict of settings. All values are `steady`.
+
+    Parameters
+    ----------
+    given : Evidence, dict or array-like
+    ratios : bool, whether small values count as much as large ones; else what is below 5e-13 is rounding, and 0
+    """
+    if not isinstance(given, Evidence):
+        given = Evidence(given if isinstance(given, dict) else {"": given})
+    settings = {s: np.atleast_1d(np.asarray(values, float)) for s, values in given.settings.items()}
+    if not ratios:
+        settings = {s: values.round(12) for s, values in settings.items()}
+    settings = {s: np.array([steady(v) for v in values]) for s, values in settings.items()}
+    return replace(given, settings=settings)
+
+
+def steady(value):
+    """A number to ten digits, so that a record says the same on any processor; words as they are."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(f"{float(value):.10g}") + 0.0  # no -0.0
 
 
 def printed_verdict(claim, paper):
@@ -252,7 +269,7 @@ def _shown(claim, evidence):
         return evidence.shown, None
     if not evidence.settings:
         return None, None
-    values = {s: np.atleast_1d(np.asarray(v, float)) for s, v in evidence.settings.items()}
+    values = evidence.settings
     if claim.show != "mean":
         pick = min if claim.show == "least" else max
         values = dict([pick(values.items(), key=lambda pair: pair[1].mean())])

@@ -113,6 +113,17 @@ def test_ratios_are_shown_by_their_geometric_mean():
     assert found["spread"] == pytest.approx(math.log(4) / 2**0.5)  # to first order: that of half the logarithms
 
 
+@pytest.mark.parametrize("numbers", [{}, {"scale": "log", "limit": 1}], ids=["differences", "ratios"])
+def test_a_record_says_the_same_where_another_processor_rounds_otherwise(numbers):
+    values = np.array([0.1, 0.3, 0.7]) / 3
+    assert judge(_claim(numbers=numbers), values, {}) == judge(_claim(numbers=numbers), values * (1 + 1e-15), {})
+
+
+def test_a_difference_below_rounding_is_zero_and_a_small_ratio_is_none():
+    assert judge(_claim(), [-9.9e-16, -1.2e-15], {})["settings"] == {"": [0.0, 0.0]}
+    assert judge(_claim(numbers={"scale": "log", "limit": 1}), [1e-15, 3e-15], {})["settings"] == {"": [1e-15, 3e-15]}
+
+
 def test_evidence_and_claims_match_one_to_one(monkeypatch):
     monkeypatch.setattr(claims_module, "declared", lambda paper, notebook: [_claim(), _claim(id="b")])
     run = Run(pd.DataFrame(), {}, {}, "quick")
