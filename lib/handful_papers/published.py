@@ -1,6 +1,5 @@
 """Every number that the papers print, as data frames."""
 
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -8,11 +7,14 @@ ROOMS = Path(__file__).parent
 
 
 @cache
-def _rows(paper):
+def _table(paper):
+    import pandas as pd
+
     path = ROOMS / paper / "published.csv"
     if not path.is_file():
         raise KeyError(f"the paper {paper!r} has no published.csv.")
-    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return pd.DataFrame([row | _as_numbers(**row) for row in table.to_dict("records")])
 
 
 def published(paper, item):
@@ -35,29 +37,20 @@ def published(paper, item):
     KeyError
         if the paper prints no numbers in that item.
     """
-    import pandas as pd
+    table = _table(paper)
+    chosen = table["item"] == item
+    if not chosen.any():
+        chosen = table["item"].str.startswith(f"{item} (")
+    if not chosen.any():
+        known = ", ".join(sorted(set(table["item"])))
+        raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {known}.")
+    return table[chosen].reset_index(drop=True)
 
-    rows = _rows(paper)
-    chosen = [r for r in rows if r["item"] == item] or [r for r in rows if r["item"].startswith(f"{item} (")]
-    if not chosen:
-        known = sorted({r["item"] for r in rows})
-        raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {', '.join(known)}.")
-    return pd.DataFrame([_as_numbers(r) for r in chosen])
 
-
-def _as_numbers(row):
-    unit = row["unit"]
-    bound, value = ("<", row["value"][1:]) if row["value"].startswith("<") else ("", row["value"])
+def _as_numbers(value, sd, unit, **_):
+    bound = "<" if value.startswith("<") else ""
+    value = value.removeprefix("<")
     if unit == "min:s":
         minutes, seconds = value.split(":")
         value, unit = 60 * int(minutes) + int(seconds), "seconds"
-    sd = float(row["sd"]) if row["sd"] else float("nan")
-    return {
-        "item": row["item"],
-        "row": row["row"],
-        "column": row["column"],
-        "value": float(value),
-        "sd": sd,
-        "unit": unit,
-        "bound": bound,
-    }
+    return {"value": float(value), "sd": float(sd or "nan"), "unit": unit, "bound": bound}

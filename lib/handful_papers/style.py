@@ -21,6 +21,21 @@ def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
     return plt.subplots(nrows, ncols, figsize=(inches, inches / ncols * ratio * nrows), layout="constrained", **options)
 
 
+def panels(n, *, most=3, ratio=0.72):
+    """A page-wide figure of n panels, at most so many side by side: the figure, and its axes in rows and columns."""
+    ncols = min(most, n)
+    fig, axes = figure("double", ratio, nrows=-(-n // ncols), ncols=ncols, squeeze=False)
+    for ax in axes.flat[n:]:
+        ax.set_visible(False)
+    return fig, axes
+
+
+def legend_below(fig, *, ncols):
+    """One legend below all panels of a figure, with each label once."""
+    handles = {h.get_label(): h for ax in fig.axes for h in ax.get_legend_handles_labels()[0]}
+    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=ncols)
+
+
 def log_ticks(axis):
     """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these where fewer than three fit."""
     from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter

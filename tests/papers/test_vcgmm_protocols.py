@@ -16,7 +16,7 @@ from handful_papers.vcgmm.arms import (
 from handful_papers.vcgmm.data import clustering_problem, cut_patches, patch_file
 from handful_papers.vcgmm.lloyd import bound, lloyd
 from handful_papers.vcgmm.mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
-from handful_papers.vcgmm.scaling import Scale, draw_coreset, exponents, many_clusters, measure
+from handful_papers.vcgmm.scaling import draw_coreset, exponents, many_clusters, measure
 from handful_papers.vcgmm.tables import (
     against_printed,
     cost_to_reach,
@@ -131,11 +131,11 @@ def test_what_is_not_installed_is_named(monkeypatch):
 def test_distances_are_counted(X):
     n = len(X)
     full = fit(Setting("kmeans++"), X, 6, seed=0)
-    assert full.n_distances == n * 6 * (full.n_iter + 1)
+    assert full.distances == n * 6 * (full.iterations + 1)
     lwcs = fit(Setting("lwcs", size=100), X, 6, seed=0)
-    assert lwcs.n_distances <= n + 100 * 6 * lwcs.n_iter + 100 + 2 * 6 * 6 * 2
+    assert lwcs.distances <= n + 100 * 6 * lwcs.iterations + 100 + 2 * 6 * 6 * 2
     vcgmm = fit(Setting("vcgmm", size=100, n_neighbors=2), X, 6, seed=0)
-    assert vcgmm.n_distances <= n + 100 * 4 * (vcgmm.n_iter + 1) + 100 + 2 * 6 * 6 * 2
+    assert vcgmm.distances <= n + 100 * 4 * (vcgmm.iterations + 1) + 100 + 2 * 6 * 6 * 2
 
 
 def test_lwcs_and_vcgmm_begin_alike(X, monkeypatch):
@@ -338,7 +338,7 @@ def test_exponents_are_recovered():
 
 
 def test_parts_are_counted_as_the_table_states_them():
-    found = {(m["part"], m["quantity"]): m["value"] for m in measure(Scale(512, 16, 3, 8), seed=0)}
+    found = {(m["part"], m["quantity"]): m["value"] for m in measure(512, 16, 3, 8, seed=0)}
     assert found["coreset", "distances"] == 512
     assert found["LWCS iteration", "distances"] == 512 * 16
     assert 512 * 3 <= found["vc-GMM iteration", "distances"] <= 512 * 9

@@ -75,7 +75,6 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
     """
     pool = np.setdiff1d(np.arange(len(data.X)), labelled)
     rng = np.random.default_rng([seed, len(labelled), METHODS_SHOWN.index(method)])
-    classes = np.arange(len(data.words))
 
     def predicted(variants):
         return np.stack([model.predict_proba(data.copies[pool, k]) for k in range(variants)])
@@ -99,7 +98,7 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
             probabilities=model.predict_proba(data.X[pool]),
             labelled=np.stack([proxy.variants(i) for i in labelled]),
             labels=labels,
-            classes=classes,
+            classes=np.arange(len(data.words)),
         )
     return pool[chosen]
 
@@ -167,12 +166,10 @@ def batch_rows(*, pool, n_first, options, proxy, seed):
     """
     data = recordings(**pool)
     model, labelled = first_model(data, n_first, seed=seed, options=options)
-    rows = []
+    known, rows, before = features(pool, proxy), [], accuracy(model, data)
     for method in METHODS_SHOWN:
-        known = features(pool, proxy) if method == "bico" else None
         chosen = acquire(method, 10, data, model, labelled, data.y[labelled], proxy=known, seed=seed)
-        found = describe(chosen, model, data, labelled)
-        rows.append(dict(method=method, seed=seed, accuracy=accuracy(model, data)) | found)
+        rows.append(dict(method=method, seed=seed, accuracy=before) | describe(chosen, model, data, labelled))
     return rows
 
 
@@ -237,14 +234,13 @@ def run_uniform(data, training, seed, *, sizes, options):
     -------
     list of dict, one for each size : method (the training), seed, labels, accuracy (percent)
     """
-    rows = []
-    labelled = first_labels(data.y, min(sizes), seed=seed)
-    while True:
-        if len(labelled) in sizes:
-            of_training = dict(training=training, seed=training_seed(seed, len(labelled)))
+    rows, step = [], min(sizes)
+    labelled = first_labels(data.y, step, seed=seed)
+    for n in range(step, max(sizes) + 1, step):
+        if n > step:
+            labelled = np.append(labelled, acquire("uniform", step, data, None, labelled, None, seed=seed))
+        if n in sizes:
+            of_training = dict(training=training, seed=training_seed(seed, n))
             model = train(data, labelled, data.y[labelled], **of_training, **options)
-            rows.append(dict(method=training, seed=seed, labels=len(labelled), accuracy=accuracy(model, data)))
-        if len(labelled) >= max(sizes):
-            return rows
-        more = acquire("uniform", min(sizes), data, None, labelled, None, seed=seed)
-        labelled = np.concatenate([labelled, more])
+            rows.append(dict(method=training, seed=seed, labels=n, accuracy=accuracy(model, data)))
+    return rows

@@ -18,30 +18,15 @@ GRID = tuple(product((5, 10, 25), (0.1, 1.0, 10.0, 100.0)))  # (k, R)
 # Data sets that the paper splits 90/10 although they have an official test set (deduced from its axes).
 SPLIT_TRAINING_PART = ("a9a",)
 
-# Selections of which every prefix is the selection of that size: one run serves all sizes.
-_PREFIXES = {
-    "uniform": lambda problem, size, seed: UniformCoreset(size, random_state=seed),
-    "kmeans++": lambda problem, size, seed: KMeansPlusPlus(size, random_state=seed),
-    "bico": lambda problem, size, seed: BilevelCoreset(problem, size=size, rule="linear", random_state=seed),
-    "bico quadratic": lambda problem, size, seed: BilevelCoreset(problem, size=size, random_state=seed),
+# The options of the bilevel methods. Binary selections have the smaller ones as prefixes, so one run serves all sizes.
+_BILEVEL = {
+    "bico": dict(rule="linear"),
+    "bico weighted": dict(rule="linear", weighting="corrective"),
+    "bico quadratic": {},
+    "bico weighted quadratic": dict(weighting="optimised"),
 }
-_WEIGHTED = {
-    "bico weighted": lambda problem, size, seed: BilevelCoreset(
-        problem, size=size, rule="linear", weighting="corrective", random_state=seed
-    ),
-    "bico weighted quadratic": lambda problem, size, seed: BilevelCoreset(
-        problem, size=size, weighting="optimised", random_state=seed
-    ),
-}
-METHODS_SHOWN = (
-    "uniform",
-    "kmeans++",
-    "sensitivity",
-    "bico",
-    "bico weighted",
-    "bico quadratic",
-    "bico weighted quadratic",
-)
+_BINARY = [method for method, options in _BILEVEL.items() if "weighting" not in options]
+METHODS_SHOWN = ("uniform", "kmeans++", "sensitivity", *_BILEVEL)
 
 
 def prepare(name, *, seed, classes=None, test_size=0.1):
@@ -112,55 +97,32 @@ def run(data, problem, sizes, *, seed):
     (percent), train_loss (nats), seconds (of the selection), n_clusters and radius (sensitivity coresets: one row
     for each point of the paper's grid)
     """
-    n = len(data.y)
-    rows = []
-
-    def add(method, size, indices, weights, seconds, **more):
-        score = _score(data, indices, weights, problem)
-        rows.append(dict(method=method, size=size, share=100.0 * size / n, seconds=seconds, **score, **more))
-
+    n, largest = len(data.y), max(sizes)
     full = evaluate(train(data.X, data.y, np.ones(n), problem, n=n), data)
-    rows.append(dict(method="full", size=n, share=100.0, **full))
-    work = [("prefix", key) for key in _PREFIXES]
-    work += [("sensitivity", pair) for pair in GRID]
-    work += [(key, size) for key in _WEIGHTED for size in sizes]
-    for kind, what in work:
-        if kind == "prefix":
-            selector, seconds = _timed(_PREFIXES[what](problem, max(sizes), seed), data)
-            for size in sizes:
-                add(
-                    what,
-                    size,
-                    selector.indices_[:size],
-                    np.full(size, n / size),
-                    seconds if size == max(sizes) else None,
-                )
-        elif kind == "sensitivity":
-            k, radius = what
-            selector = LogisticSensitivity(max(sizes), n_clusters=k, radius=radius, random_state=seed)
-            selector, seconds = _timed(selector, data)
-            for size in sizes:  # independent draws: the first m of them are a coreset of m
-                weights = selector.weights_[:size] * (max(sizes) / size)
-                chosen = selector.indices_[:size]
-                add(
-                    "sensitivity",
-                    size,
-                    chosen,
-                    weights,
-                    seconds if size == max(sizes) else None,
-                    n_clusters=k,
-                    radius=radius,
-                )
-        else:
-            selector, seconds = _timed(_WEIGHTED[kind](problem, what, seed), data)
-            add(kind, what, selector.indices_, selector.weights_, seconds)
+    rows = [dict(method="full", size=n, share=100.0, **full)]
+
+    def add(method, selector, chosen_sizes, *, binary=False, **more):
+        # Where one selection serves several sizes, only the row of the largest says how long it took.
+        start = time.perf_counter()
+        selector.fit(data.X, data.y)
+        seconds = time.perf_counter() - start
+        for m in chosen_sizes:
+            weights = np.full(m, n / m) if binary else selector.weights_[:m] * (selector.size / m)
+            score = _score(data, selector.indices_[:m], weights, problem)
+            took = seconds if m == selector.size else None
+            rows.append(dict(method=method, size=m, share=100.0 * m / n, seconds=took, **score, **more))
+
+    add("uniform", UniformCoreset(largest, random_state=seed), sizes, binary=True)
+    add("kmeans++", KMeansPlusPlus(largest, random_state=seed), sizes, binary=True)
+    for method in _BINARY:
+        selector = BilevelCoreset(problem, size=largest, random_state=seed, **_BILEVEL[method])
+        add(method, selector, sizes, binary=True)
+    for k, radius in GRID:  # independent draws: the first m of them are a coreset of m
+        selector = LogisticSensitivity(largest, n_clusters=k, radius=radius, random_state=seed)
+        add("sensitivity", selector, sizes, n_clusters=k, radius=radius)
+    for method, m in product([name for name in _BILEVEL if name not in _BINARY], sizes):
+        add(method, BilevelCoreset(problem, size=m, random_state=seed, **_BILEVEL[method]), [m])
     return pd.DataFrame(rows)
-
-
-def _timed(selector, data):
-    start = time.perf_counter()
-    selector.fit(data.X, data.y)
-    return selector, time.perf_counter() - start
 
 
 def _score(data, indices, weights, problem):
@@ -188,18 +150,3 @@ def choose_sensitivity(rows, by):
     best = means.groupby(level=[0, 1]).idxmax()
     kept = grid.set_index(["dataset", "size", "n_clusters", "radius"]).loc[best.to_list()].reset_index()
     return pd.concat([rows[rows.method != "sensitivity"], kept], ignore_index=True)
-
-
-def size_reaching_full(rows, method, *, within):
-    """Smallest size at which a method's mean test accuracy is within `within` points of full-data training.
-
-    Returns
-    -------
-    Series, by dataset: the size, NaN where no size reaches it
-    """
-    wide = rows.pivot_table(index=["dataset", "seed"], columns="method", values="test_accuracy", aggfunc="mean")["full"]
-    own = rows[rows.method == method].set_index(["dataset", "seed"])
-    short = (own.test_accuracy - wide.reindex(own.index)).groupby([own.index.get_level_values(0), own["size"]]).mean()
-    reached = short[short >= -within].reset_index()
-    smallest = reached.groupby("dataset")["size"].min()
-    return smallest.reindex(sorted(rows.dataset.unique()))

@@ -56,25 +56,20 @@ METHODS = {
 OF_THE_NETWORK = ("embeddings", "gradients", "losses", "logits")
 
 
-def rbf_proxy(inputs, *, n_landmarks=512):
-    """Nystrom features of the RBF kernel of Appendix D; for images of other sizes at the same width a pixel."""
-    return Nystrom(RBF(GAMMA * 784 / inputs), n_landmarks=n_landmarks)
-
-
-def make_proxy(kind, inputs, *, n_landmarks=512):
-    """A proxy of Table 10: "rbf", or the tangent kernel of the paper's dense ("ntk") or convolutional ("cntk") network.
+def make_proxy(kind, inputs):
+    """Nystrom features of a kernel of Table 10.
 
     Parameters
     ----------
-    kind : "rbf", "ntk" or "cntk"
+    kind : "rbf" (that of Appendix D, for images of other sizes at the same width a pixel), or the tangent kernel of the
+        paper's dense ("ntk") or convolutional ("cntk") network
     inputs : int, pixels of a row: a square image of one channel, or 3 x 32 x 32
     """
-    if kind == "rbf":
-        return rbf_proxy(inputs, n_landmarks=n_landmarks)
-    if kind not in ("ntk", "cntk"):
+    image = (3, 32, 32) if inputs == 3072 else None
+    kernels = {"rbf": RBF(GAMMA * 784 / inputs), "ntk": NTK(), "cntk": CNTK(shape=image)}
+    if kind not in kernels:
         raise ValueError(f"kind must be 'rbf', 'ntk' or 'cntk', got {kind!r}.")
-    kernel = NTK() if kind == "ntk" else CNTK(shape=(3, 32, 32) if inputs == 3072 else None)
-    return Nystrom(kernel, n_landmarks=n_landmarks)
+    return Nystrom(kernels[kind], n_landmarks=512)
 
 
 def proxy_of(kernel, about, inputs):
@@ -126,7 +121,7 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
     size : int, rows of the memory
     learner : `StackedMLP` or `TorchRuns` of one run
     n_epochs : int, a task
-    proxy : transformer for methods that look at the "proxy"; `rbf_proxy` by default
+    proxy : transformer for methods that look at the "proxy"; the "rbf" one of `make_proxy` by default
 
     Returns
     -------
@@ -134,8 +129,7 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
     val_accuracy after the last task (percent), select_seconds of all the arm's selections, train_seconds (the arm's
     share of the whole training)
     """
-    inputs = tasks[0].X.shape[1]
-    proxy = rbf_proxy(inputs) if proxy is None else proxy
+    proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
     buffers, seconds = {}, {}
     training = 0.0
     for t, task in enumerate(tasks):
@@ -150,21 +144,24 @@ def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=Non
             learner.repeat(len(arms))
         if t < len(tasks) - 1:
             _select(buffers, seconds, task, arms, learner, proxy, seed=[seed, t], size=size, shared=t == 0)
-    rows = []
-    scores = [(learner.accuracy(s.X_test, s.y_test), learner.accuracy(s.X_val, s.y_val)) for s in tasks]
+    scores, rows = accuracies(learner, tasks), []
     for position, (method, beta) in enumerate(arms):
-        about = dict(
-            method=method,
-            beta=beta,
-            seed=seed,
-            select_seconds=seconds.get(_key(method, beta), 0.0),
-            train_seconds=training / len(arms),
-        )
-        rows += [
-            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
-            for t, (test, val) in enumerate(scores)
-        ]
+        times = dict(select_seconds=seconds.get(_key(method, beta), 0.0), train_seconds=training / len(arms))
+        rows += task_rows(scores, position, method=method, beta=beta, seed=seed, **times)
     return pd.DataFrame(rows)
+
+
+def accuracies(learner, tasks):
+    """Of each task the pair of its test and its validation accuracies in percent, each of all runs of the learner."""
+    return [(learner.accuracy(t.X_test, t.y_test), learner.accuracy(t.X_val, t.y_val)) for t in tasks]
+
+
+def task_rows(scores, position, **about):
+    """A row for each task: `about`, task (from 1), and the accuracies of the run at `position`; see `accuracies`."""
+    return [
+        dict(about, task=t, accuracy=test[position], val_accuracy=val[position])
+        for t, (test, val) in enumerate(scores, start=1)
+    ]
 
 
 def _key(method, beta):

@@ -7,11 +7,10 @@ import numpy as np
 from handful.checks import check_integer
 from handful.data import load
 
+from handful_papers.bico.image_data import CHANNELS, shape_of
 from handful_papers.bico.networks import SmallCNN
 from handful_papers.bico.stacked import StackedMLP, TorchRuns
 
-# Mean and standard deviation of the pixels, on a scale from 0 to 1.
-PIXELS = {"mnist": (0.1307, 0.3081), "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))}
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}  # what a figure calls them
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 
@@ -50,7 +49,7 @@ def images(name):
         mean, sd = data.X[:-450].mean(), data.X[:-450].std()
         X = ((X - mean) / sd).astype(np.float32)
         return X[:-450], y[:-450], X[-450:], y[-450:]
-    mean, sd = (np.repeat(np.atleast_1d(v), X.shape[1] // np.size(v)) for v in PIXELS[name])
+    mean, sd = (np.repeat(v, X.shape[1] // np.size(v)) for v in CHANNELS[name])
     if name == "cifar10" and len(X_test) < 10_000:
         X, y, X_test, y_test = X[:-10_000], y[:-10_000], X[-10_000:], y[-10_000:]
     return *_normalised(X, y, mean, sd), *_normalised(X_test, y_test, mean, sd)
@@ -150,15 +149,12 @@ def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
     """
     images, labels = arrays[:2]
     rng = np.random.default_rng(seed)
-    channels = 3 if images.shape[1] == 3072 else 1
-    side = round((images.shape[1] / channels) ** 0.5)
-    X, y, scene = [], [], []
+    shape, X, y, scene = shape_of(images.shape[1]), [], [], []
     for label, n in enumerate(frames):
         for row in rng.choice(np.flatnonzero(labels == label), n_scenes, replace=False):
-            image = images[row].reshape(channels, side, side)
-            wide = np.pad(image, ((0, 0), (shift, shift), (shift, shift)), mode="edge")
+            wide = np.pad(images[row].reshape(shape), ((0, 0), (shift, shift), (shift, shift)), mode="edge")
             for down, right in rng.integers(2 * shift + 1, size=(n, 2)):
-                X.append(wide[:, down : down + side, right : right + side].ravel())
+                X.append(wide[:, down : down + shape[1], right : right + shape[2]].ravel())
             y += [label] * n
             scene += [len(scene) and scene[-1] + 1] * n
     X = np.array(X, dtype=np.float32)
@@ -169,9 +165,7 @@ def video_stream(arrays, *, frames, n_scenes=8, shift=2, noise=0.1, seed=0):
 
 def draw_image(ax, pixels, title):
     """A row of pixels as an image with a title."""
-    channels = 3 if len(pixels) == 3072 else 1
-    side = round((len(pixels) / channels) ** 0.5)
-    image = pixels.reshape(channels, side, side).transpose(1, 2, 0)
+    image = pixels.reshape(shape_of(len(pixels))).transpose(1, 2, 0)
     low, high = image.min(), image.max()
     ax.imshow((image - low) / (high - low), cmap="gray_r")
     ax.set_title(str(title), fontsize=6, pad=1.5)
@@ -190,10 +184,8 @@ def make_learner(kind, inputs, seed, *, learning_rate=5e-4, bfloat16=False):
         return StackedMLP((inputs, 100, 100, 10), seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
     if kind != "cnn":
         raise ValueError(f"kind must be 'mlp' or 'cnn', got {kind!r}.")
-    channels = 3 if inputs == 3072 else 1
-    side = round((inputs / channels) ** 0.5)
     options = dict(seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
-    return TorchRuns(lambda: SmallCNN((channels, side, side)), **options)
+    return TorchRuns(lambda: SmallCNN(shape_of(inputs)), **options)
 
 
 def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000):
@@ -216,7 +208,7 @@ def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000):
 
 def title_of(stream, about):
     """The name of a stream in a figure: the paper's, with the images in brackets where they are not the paper's."""
-    return stream if about["data"] in PIXELS else f"{stream} ({TITLES[about['data']]})"
+    return stream if about["data"] in CHANNELS else f"{stream} ({TITLES[about['data']]})"
 
 
 def tasks_of(about):

@@ -8,7 +8,7 @@ import torch
 from handful.bilevel import ProxyCoreset
 from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir
 
-from handful_papers.bico.continual import arms_of, bilevel, filled_up, make_proxy, proxy_of, rbf_proxy
+from handful_papers.bico.continual import accuracies, arms_of, bilevel, filled_up, make_proxy, proxy_of, task_rows
 from handful_papers.bico.continual_data import images, learner_of, stream_of, tasks_of, video_stream
 
 # Method -> its row in Tables 5 and 6
@@ -25,7 +25,7 @@ def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
     size : int, rows of the memory; `slots` of them share it
     batch_size : int, rows of a batch of the stream, which becomes a slot
     inputs : int, columns of the rows
-    proxy : transformer; `rbf_proxy` by default
+    proxy : transformer; the "rbf" one of `make_proxy` by default
     """
     if method == "reservoir":
         return Reservoir(size, random_state=seed)
@@ -34,7 +34,7 @@ def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     selector = bilevel("quadratic" if method == "bico quadratic" else "linear")
-    few = ProxyCoreset(selector, rbf_proxy(inputs) if proxy is None else proxy)
+    few = ProxyCoreset(selector, make_proxy("rbf", inputs) if proxy is None else proxy)
     if size % slots:
         raise ValueError(f"slots must divide the memory evenly, got size={size} and slots={slots}.")
     return MergeReduce(few, size=size // slots, leaf_size=batch_size, n_slots=slots, random_state=seed)
@@ -80,30 +80,19 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final
             start = time.perf_counter()
             memory.partial_fit(X, y)
             seconds[kind] += time.perf_counter() - start
-    scores = _scores(network, tasks) if streaming else None
-    rows = []
+    scores, rows = accuracies(network, tasks) if streaming else None, []
     for method, beta in arms:
         kind = _kind(method)
         if method == "coreset only":
             X, y, weights = memories[kind].rows()
             alone = learner(seed)
             alone.fit(X, y, n_epochs=n_final_epochs, batch_size=len(X), sample_weight=weights / weights.mean())
-            own, position = _scores(alone, tasks), 0
+            own, position = accuracies(alone, tasks), 0
         else:
             own, position = scores, streaming.index((method, beta))
-        labels = memories[kind].rows()[1]
-        about = dict(
-            method=method,
-            beta=beta,
-            seed=seed,
-            select_seconds=seconds[kind],
-            train_seconds=training / max(len(streaming), 1),
-            held=" ".join(map(str, np.bincount(labels, minlength=10))),
-        )
-        rows += [
-            dict(about, task=t + 1, accuracy=test[position], val_accuracy=val[position])
-            for t, (test, val) in enumerate(own)
-        ]
+        held = " ".join(map(str, np.bincount(memories[kind].rows()[1], minlength=10)))
+        times = dict(select_seconds=seconds[kind], train_seconds=training / max(len(streaming), 1))
+        rows += task_rows(own, position, method=method, beta=beta, seed=seed, **times, held=held)
     return pd.DataFrame(rows)
 
 
@@ -169,11 +158,6 @@ def memory_rows(data, frames, *, seed, methods, **options):
         about = dict(classes=int((counts > 0).sum()), scenes=len(np.unique(scene[kept])))
         rows.append(dict(method=method, seed=seed, **about, **held))
     return rows
-
-
-def _scores(network, tasks):
-    # test and validation accuracies of each task, each of all runs
-    return [(network.accuracy(t.X_test, t.y_test), network.accuracy(t.X_val, t.y_val)) for t in tasks]
 
 
 def _kind(method):

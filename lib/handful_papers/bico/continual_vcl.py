@@ -6,7 +6,7 @@ import torch
 from handful.baselines import KCenter, UniformCoreset
 from handful.continual.vcl import VCL
 
-from handful_papers.bico.continual import bilevel, make_proxy
+from handful_papers.bico.continual import bilevel, make_proxy, proxy_of
 from handful_papers.bico.continual_data import tasks_of
 
 # Selector, and whether it looks at features of a proxy.
@@ -20,7 +20,7 @@ METHODS = {
 PRINTED = {"uniform": "Uniform", "kcenter": "k-center", "bico": "BiCo"}
 
 
-def run(tasks, methods, *, seed, kernel="rbf", **options):
+def run(tasks, methods, *, seed, proxy=None, **options):
     """Learn the tasks one after another with VCL, once for each method; test after the last.
 
     Parameters
@@ -28,14 +28,15 @@ def run(tasks, methods, *, seed, kernel="rbf", **options):
     tasks : list of `Task`
     methods : keys of `METHODS`
     seed : int; all methods of a seed share start, minibatches and noise
-    kernel : of the proxy, as in `make_proxy`
+    proxy : transformer for the methods that look at features; the "rbf" one of `make_proxy` by default
     options : of `VCL`
 
     Returns
     -------
     DataFrame, one row per (method, task), with columns method, seed, task (from 1), accuracy (percent)
     """
-    proxy = make_proxy(kernel, tasks[0].X.shape[1]).set_params(random_state=seed)
+    proxy = make_proxy("rbf", tasks[0].X.shape[1]) if proxy is None else proxy
+    proxy.set_params(random_state=seed)
     rows = []
     for method in methods:
         selector, of_proxy = METHODS[method]
@@ -59,5 +60,6 @@ def vcl_rows(stream, about, *, seed, methods, hidden, kernel="RBF", **options):
     hidden, options : of `VCL`
     """
     torch.set_num_threads(1)  # products are small: threads would wait for each other
-    kind = "rbf" if kernel == "RBF" else about["kernel"]
-    return run(tasks_of(about), methods, seed=seed, kernel=kind, hidden=tuple(hidden), **options).assign(stream=stream)
+    tasks = tasks_of(about)
+    proxy = proxy_of(kernel, about, tasks[0].X.shape[1])
+    return run(tasks, methods, seed=seed, proxy=proxy, hidden=tuple(hidden), **options).assign(stream=stream)

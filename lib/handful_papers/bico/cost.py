@@ -7,14 +7,11 @@ from handful.bilevel import BilevelCoreset, Logistic
 from handful.bilevel.proxies import CNTK, Nystrom
 from handful.data import load
 
-from handful_papers.bico.cntk_features import images
+from handful_papers.bico.cntk_features import images, small_kernel
+from handful_papers.bico.image_data import SHAPES
 
-# The paper's small network and a deep one; neither with pooling. Shapes by data set.
-_SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
-NETWORKS = {
-    "SCNN": lambda shape: CNTK((5, 5) if shape[1] > 8 else (3, 3), head="flatten", shape=shape),
-    "deep": lambda shape: CNTK.arora(12, head="flatten", shape=shape),
-}
+# The paper's small network and a deep one; neither with pooling.
+NETWORKS = {"SCNN": small_kernel, "deep": lambda shape: CNTK.arora(12, head="flatten", shape=shape)}
 
 
 def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
@@ -37,7 +34,7 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
     X, y = images(name, data.X[chosen]), data.y[chosen]
     rows, features = [], {}
     for network, kernel in NETWORKS.items():
-        proxy = Nystrom(kernel(_SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
+        proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
         proxy.fit(X[:64])  # compiles
         for repeat in range(2):
             start = time.perf_counter()

@@ -17,10 +17,10 @@ from handful.dictionary import (
     wavelet_atoms,
 )
 
+from handful_papers.bico.image_data import BRIGHTEST, SHAPES
+
 METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
 PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}  # atoms -> recoveries
-_SHAPES = {"mnist": (28, 28), "digits": (8, 8)}
-_BRIGHTEST = {"mnist": 255.0, "digits": 16.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def _synthetic_task(n, d, m, *, seed, penalty, share=0.1):
 def image_pool(name):
     """Rows of pixels in [0, 1], float32, and the `Dataset` that they come from."""
     data = load(name)
-    return (data.X / np.float32(_BRIGHTEST[name])).astype(np.float32), data
+    return (data.X / np.float32(BRIGHTEST[name])).astype(np.float32), data
 
 
 @cache  # the tasks of a process share it
@@ -109,7 +109,7 @@ def _image_task(images, kind, vae, X, n, *, seed, penalty):
     if kind == "Gaussian":
         atoms = gaussian_atoms(X.shape[1], X.shape[1], rng=rng, dtype=np.float32)
     else:
-        atoms = wavelet_atoms(_SHAPES[images], dtype=np.float32)
+        atoms = wavelet_atoms(SHAPES[images][1:], dtype=np.float32)
     recoveries = {"L1": L1(penalty), "L2": L2(penalty), "GM": Generative(vae, l2=penalty)}
     return Task(f"{images}, {kind}", X[rows[:n]], X[rows[n:]], atoms, {key: recoveries[key] for key in PANELS[kind]})
 

@@ -8,7 +8,6 @@ from handful.baselines import ForgettingEvents, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
 from handful.bilevel.outer import outer_rows
 from handful.bilevel.problems.joint import selection_for
-from handful.bilevel.proxies import RBF
 from handful.bilevel.selections.base import Rows
 from handful.bilevel.selections.softmax import SoftmaxSelection
 from tqdm import tqdm
@@ -75,7 +74,7 @@ def prepare(dataset, about, seed):
     Parameters
     ----------
     dataset : "digits", "mnist" or "cifar10"
-    about : dict with the numbers that `features` and `split` take; for `side` and `gamma`, 0 is None
+    about : dict with the numbers that `image_features` and `split` take; for `side` and `gamma`, 0 is None
     seed : int, of the split
 
     Returns
@@ -87,28 +86,10 @@ def prepare(dataset, about, seed):
 
 @cache  # the tasks of all methods share it
 def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma):
-    data = features(
-        dataset, n_rows=n_rows, n_test=n_test, n_landmarks=n_landmarks, side=side or None, gamma=gamma or None
-    )
+    options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None)
+    data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
     return data, choose_penalty(data)
-
-
-@cache
-def features(name, *, n_rows, n_test, n_landmarks, side=None, gamma=None, cache=True):
-    """Nystrom features of a data set of images: of the RBF kernel where `gamma` is given, else of the CNTK.
-
-    Parameters
-    ----------
-    name : "digits", "mnist" or "cifar10"
-    n_rows, n_test : rows of the training set and of the test set
-    n_landmarks : the paper: 500 for MNIST, 2048 for CIFAR-10
-    side : pixels to which images are shrunk for the CNTK
-    gamma : of the RBF kernel, on standardised pixels
-    """
-    kernel = None if gamma is None else RBF(gamma)
-    options = dict(n_train=n_rows, n_test=n_test, n_landmarks=n_landmarks, side=side, kernel=kernel)
-    return image_features(name, **options, cache=cache if gamma is None else False)
 
 
 def split(data, *, n_train, n_validation, seed):
@@ -180,8 +161,8 @@ class Variants:
         self.seed, self.outer = seed, outer
 
     def _fit(self, **options):
-        options = dict(outer=self.outer, random_state=self.seed, rule="linear") | options
-        return BilevelCoreset(self.problem, **options).fit(self.data.X, self.data.y, validation=self._validation())
+        selector = BilevelCoreset(self.problem, outer=self.outer, random_state=self.seed, rule="linear", **options)
+        return selector.fit(self.data.X, self.data.y, validation=self._validation())
 
     def _validation(self):
         return None if self.outer == "train" else (self.data.X_val, self.data.y_val)
@@ -201,8 +182,8 @@ class Variants:
         selector = ForgettingEvents(self.sizes[-1], random_state=self.seed)
         return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
 
-    def forward(self, batch_size=1, rule="linear"):
-        return self._prefixes(self._fit(size=self.sizes[-1], strategy=Forward(batch_size), rule=rule).indices_)
+    def forward(self, batch_size=1):
+        return self._prefixes(self._fit(size=self.sizes[-1], strategy=Forward(batch_size)).indices_)
 
     def exchange(self, sizes):
         """200 exchanges of 1 % of the points, for each size by itself."""
@@ -233,7 +214,7 @@ class Variants:
         return {m: (indices, weights) for m, indices, weights in path}
 
 
-def score(data, l2, method, chosen, **more):
+def score(data, l2, method, chosen):
     """Rows of results for ``{size: (indices, weights)}``: train on each coreset, test.
 
     Returns
@@ -245,18 +226,14 @@ def score(data, l2, method, chosen, **more):
     for m, (indices, weights) in chosen.items():
         held = weights > 0
         theta = train(data.X[indices[held]], data.y[indices[held]], weights[held], l2, classes)
-        rows.append(
-            dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2)
-            | evaluate(theta, data)
-            | more
-        )
+        row = dict(method=method, size=m, share=100.0 * m / len(data), n_positive=int(held.sum()), l2=l2)
+        rows.append(row | evaluate(theta, data))
     return rows
 
 
-def full_data(data, l2, **more):
+def full_data(data, l2):
     """The row of training on everything."""
-    everything = {len(data): (np.arange(len(data)), np.ones(len(data)))}
-    return score(data, l2, "full", everything, **more)
+    return score(data, l2, "full", {len(data): (np.arange(len(data)), np.ones(len(data)))})
 
 
 def where_shown(rows):

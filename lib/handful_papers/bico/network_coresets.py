@@ -8,9 +8,9 @@ from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset, forgettin
 from handful.bilevel import BilevelCoreset, Forward, Joint, Network, NeumannSeries, TrainConfig
 
 from handful_papers.bico.continual_data import images
+from handful_papers.bico.image_data import SHAPES, averaged
 from handful_papers.bico.image_networks import image_network, shift_and_flip
 
-SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 TARGET, PARTNER = "WideResNet-16-4", "VGG16"  # selected for; and jointly with it
 CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")  # the methods of Figure 8
 METHODS = (*CURVES, "bico joint")
@@ -35,16 +35,10 @@ class NetworkCoresets:
 
     def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, device=None):
         X, y, X_test, y_test = images(data)
-        channels, height, _ = SHAPES[data]
-        self.shape = (channels, side, side)
-
-        def shrunk(X):
-            k = height // side
-            return X.reshape(-1, channels, side, k, side, k).mean(axis=(3, 5)).reshape(len(X), -1)
-
+        self.shape = (SHAPES[data][0], side, side)
         rows = np.random.default_rng(0).permutation(len(X))[:n]
-        self.X, self.y = shrunk(X[rows]), y[rows]
-        self.X_test, self.y_test = shrunk(X_test), y_test
+        self.X, self.X_test = (averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test))
+        self.y, self.y_test = y[rows], y_test
         self.networks, self.device = networks, device
         augment = shift_and_flip(self.shape, pad=max(1, side // 8), flip=data == "cifar10")
         self.train = TrainConfig(augment=augment, **train)

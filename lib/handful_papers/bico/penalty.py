@@ -4,6 +4,7 @@ import numpy as np
 from handful.bilevel.strategies.weights import descend
 
 from handful_papers.bico import multiclass
+from handful_papers.bico.cntk_features import image_features
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
 
@@ -50,7 +51,7 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
 
     Parameters
     ----------
-    dataset, n_train, n_landmarks, gamma, seed : as in `multiclass.features` and `split`; 100 rows more validate
+    dataset, n_train, n_landmarks, gamma, seed : as in `image_features` and `split`; 100 rows more validate
     l2 : penalty of the inner problem
     share : percent of positive weights at which the run ends
 
@@ -60,7 +61,7 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
         positive) and positive (percent, after that step); at the level `share` where either method ends after as many
         steps
     """
-    data = multiclass.features(dataset, n_rows=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma)
+    data = image_features(dataset, n_train=n_train + 100, n_test=300, n_landmarks=n_landmarks, gamma=gamma)
     data = multiclass.split(data, n_train=n_train, n_validation=100, seed=seed)
     variants = multiclass.Variants(data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train")
     counts = []

@@ -1,6 +1,7 @@
 """The theory of the bilevel paper as numbers: Propositions 1, 2 and 5 to 9, Lemma 10, Theorem 3."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -303,6 +304,11 @@ def matching_pursuit(objective, n_steps):
     return pd.DataFrame(rows)
 
 
+def rate_bound(t, first_gap, smoothness, rho=1.0):
+    """What Theorem 3 allows the gap to be after t steps: ``(8 L rho^2 + 4 gap_1) / (t + 3)``; it prints no rho."""
+    return (8 * smoothness * rho**2 + 4 * first_gap) / (t + 3)
+
+
 def rate_bounds(steps, smoothness, best_value, best_norm):
     """The gaps to the minimum and what Theorem 3 allows them to be.
 
@@ -314,18 +320,13 @@ def rate_bounds(steps, smoothness, best_value, best_norm):
 
     Returns
     -------
-    DataFrame : `steps` with gap, printed, ``(8 L + 4 gap_1) / (t + 3)``, and scaled, with ``8 L rho^2`` instead, rho
-        the largest sum of weights on the way or at the minimum. Locatello et al. (2017, Theorem 2) have rho; the
-        bilevel paper prints the bound without it.
+    DataFrame : `steps` with gap, printed, the `rate_bound` without rho, and scaled, the one with it: the largest sum of
+        weights on the way or at the minimum. Locatello et al. (2017, Theorem 2) have rho; the bilevel paper prints the
+        bound without it.
     """
     gap = steps.value - best_value
-    rho = max(steps.norm.max(), best_norm)
-    start = 4 * gap.iloc[0]
-    return steps.assign(
-        gap=gap,
-        printed=(8 * smoothness + start) / (steps.t + 3),
-        scaled=(8 * smoothness * rho**2 + start) / (steps.t + 3),
-    )
+    bound = partial(rate_bound, steps.t, gap.iloc[0], smoothness)
+    return steps.assign(gap=gap, printed=bound(), scaled=bound(max(steps.norm.max(), best_norm)))
 
 
 # Designs without labels -----------------------------------------------------------------------------------------------

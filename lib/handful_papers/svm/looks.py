@@ -1,9 +1,7 @@
 """Looks of the methods of the SVM coreset paper, and its panels: one for each data set."""
 
-from itertools import zip_longest
-
+from handful_papers import style
 from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, REPRODUCED, Looks, look
-from handful_papers.style import figure, log_ticks
 from handful_papers.svm.comparisons import FLOOR
 
 METHODS = Looks(
@@ -33,13 +31,8 @@ def panels(rows, ylabel, draw):
     draw : function of axes and the rows of one data set
     """
     labels = list(rows.dataset.unique())
-    ncols = min(3, len(labels))
-    fig, axes = figure("double", ncols=ncols, nrows=-(-len(labels) // ncols), ratio=0.85, squeeze=False)
-    handles = {}
-    for ax, label in zip_longest(axes.flat, labels):
-        if label is None:
-            ax.set_visible(False)
-            continue
+    fig, axes = style.panels(len(labels), ratio=0.85)
+    for ax, label in zip(axes.flat, labels):
         part = rows[rows.dataset == label]
         draw(ax, part)
         sizes = sorted(part["size"].unique())
@@ -47,9 +40,8 @@ def panels(rows, ylabel, draw):
         ax.set_xticks(sizes[:: max(1, len(sizes) // 3)], minor=False)
         ax.set_xticks([], minor=True)
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        log_ticks(ax.yaxis)
-        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1]))
-    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+        style.log_ticks(ax.yaxis)
+    style.legend_below(fig, ncols=3)
     return fig
 
 

@@ -62,15 +62,15 @@ class Setting:
 
 @dataclass
 class Fit:
-    """Centres, what finding them took, and CPU seconds of its parts (NaN where it has no parts)."""
+    """Centres, what finding them took, and CPU seconds: of all, and of its parts (NaN where it has no parts)."""
 
     centers: np.ndarray
-    n_iter: float = np.nan
-    n_distances: float = np.nan
+    iterations: float
+    distances: float
+    seconds: float
     coreset_seconds: float = np.nan
     seeding_seconds: float = np.nan
     em_seconds: float = np.nan
-    seconds: float = np.nan
 
 
 class CentredVCGMM(VCGMM):
@@ -141,6 +141,13 @@ def fit(setting, X, n_clusters, *, seed):
         return _fit_paper(setting, X, n_clusters, rng)
 
 
+def printed_vcgmm(setting, centers, rng):
+    """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an estimator."""
+    algorithm = TruncatedEM(**PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
+    options = dict(n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False)
+    return CentredVCGMM(len(centers), init=centers, random_state=rng, **options)
+
+
 def _fit_paper(setting, X, n_clusters, rng):
     clock = [time.process_time()]
     rows, weights, n_distances = X, None, 0
@@ -160,19 +167,11 @@ def _fit_paper(setting, X, n_clusters, rng):
         centers, n_iter, n_em = lloyd(rows, centers, sample_weight=weights, tol=TOL)
         n_distances += n_em
     elif setting.method in ("vargmm", "vcgmm"):
-        model = CentredVCGMM(
-            n_clusters,
-            n_neighbors=setting.n_neighbors,
-            init=centers,
-            algorithm=TruncatedEM(**PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup),
-            tol=TOL,
-            compute_labels=False,
-            random_state=rng,
-        ).fit(rows, sample_weight=weights)
+        model = printed_vcgmm(setting, centers, rng).fit(rows, sample_weight=weights)
         centers, n_iter = model.cluster_centers_, model.n_iter_
         n_distances += model.n_distances_
     clock.append(time.process_time())
-    return Fit(centers, n_iter, n_distances, *np.diff(clock), clock[-1] - clock[0])
+    return Fit(centers, n_iter, n_distances, clock[-1] - clock[0], *np.diff(clock))
 
 
 def _fit_ours(setting, X, n_clusters, rng):
@@ -181,8 +180,7 @@ def _fit_ours(setting, X, n_clusters, rng):
     start = time.process_time()
     options = dict(coreset_size=setting.size, assignment=assignment, compute_labels=False)
     model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
-    seconds = time.process_time() - start
-    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, seconds=seconds)
+    return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, time.process_time() - start)
 
 
 def _fit_peer(name, X, n_clusters, seed):
@@ -198,15 +196,15 @@ def _fit_peer(name, X, n_clusters, seed):
             model = faiss.Kmeans(X.shape[1], n_clusters, **options)
             model.train(X)
             centers, n_iter = model.centroids, len(model.iteration_stats)
-        elif name == "minibatch":
-            options = dict(batch_size=1024, n_init=1, compute_labels=False, random_state=seed)
-            model = MiniBatchKMeans(n_clusters, **options).fit(X)
-            centers, n_iter = model.cluster_centers_, model.n_iter_
         else:
-            model = KMeans(n_clusters, algorithm=name.split()[1], n_init=1, random_state=seed).fit(X)
+            options = dict(n_init=1, random_state=seed)
+            if name == "minibatch":
+                model = MiniBatchKMeans(n_clusters, batch_size=1024, compute_labels=False, **options).fit(X)
+            else:
+                model = KMeans(n_clusters, algorithm=name.split()[1], **options).fit(X)
             centers, n_iter = model.cluster_centers_, model.n_iter_
         seconds = time.process_time() - start
-    return Fit(np.asarray(centers, dtype=X.dtype), n_iter, seconds=seconds)
+    return Fit(np.asarray(centers, dtype=X.dtype), n_iter, np.nan, seconds)
 
 
 def warm_up(settings, X):
@@ -230,14 +228,8 @@ def panel_rows(panel, seed, *, first, peers, peer_seeds, chains, widths):
     """
     problem = clustering_problem(panel["data"], rows=panel["rows"], measured=panel["measured"], seed=first)
     search = dict(n_neighbors=panel.get("neighbors", 5), n_random=panel.get("random", 0))
-    settings = paper_settings(
-        sizes=[2**k for k in panel["log_sizes"]],
-        chain_length=panel.get("chain", 2),
-        n_warmup=panel.get("initial_e_steps", 0),
-        chains=chains,
-        widths=widths,
-        **search,
-    )
+    search |= dict(chain_length=panel.get("chain", 2), n_warmup=panel.get("initial_e_steps", 0))
+    settings = paper_settings(sizes=[2**k for k in panel["log_sizes"]], chains=chains, widths=widths, **search)
     if seed < first + peer_seeds:
         settings += [Setting(name) for name in peers if name in panel.get("peers", peers)]
     rows = seed_rows(problem, panel["clusters"], settings, seed=seed, other=next_seed(seed, first, panel["seeds"]))
@@ -265,38 +257,24 @@ def seed_rows(problem, n_clusters, settings, *, seed, other=None):
     mutual information with the partition of k-means++ of this seed)
     """
     warm_up(settings, problem.X)
-    reference = (
-        other if other is None else _partition(problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other))[0]
-    )
-    rows = []
+    reference, rows = None, []
+    if other is not None:
+        reference, _ = _partition(problem, fit(Setting("kmeans++"), problem.X, n_clusters, seed=other).centers)
     for setting in sorted(settings, key=lambda s: s.method != "kmeans++"):
-        fitted = fit(setting, problem.X, n_clusters, seed=seed)
-        labels, error = _partition(problem, fitted)
-        row = dict(
-            dataset=problem.name,
-            clusters=n_clusters,
-            method=setting.method,
-            setting=setting.label,
-            size=setting.size,
-            seed=seed,
-            error=error,
-            iterations=fitted.n_iter,
-            distances=fitted.n_distances,
-            seconds=fitted.seconds,
-            coreset_seconds=fitted.coreset_seconds,
-            seeding_seconds=fitted.seeding_seconds,
-            em_seconds=fitted.em_seconds,
-        )
+        taken = vars(fit(setting, problem.X, n_clusters, seed=seed))
+        labels, error = _partition(problem, taken.pop("centers"))
+        row = dict(dataset=problem.name, clusters=n_clusters, method=setting.method, setting=setting.label)
+        row |= dict(size=setting.size, seed=seed, error=error, **taken)
         rows.append(row | dict(nmi=np.nan if reference is None else normalized_mutual_info_score(reference, labels)))
         if setting.method == "kmeans++":
             reference = labels
     return rows
 
 
-def _partition(problem, fitted):
+def _partition(problem, centers):
     """Each measured row's nearest centre, and the quantisation error."""
     with one_thread():
-        labels, sq_dist = nearest_centers(problem.measured, fitted.centers)
+        labels, sq_dist = nearest_centers(problem.measured, centers)
     return labels, float(sq_dist.sum())
 
 

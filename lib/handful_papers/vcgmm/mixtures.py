@@ -3,7 +3,7 @@
 import numpy as np
 from handful.data.synthetic import gaussian_mixture
 
-from handful_papers.style import figure
+from handful_papers.style import legend_below, panels
 from handful_papers.vcgmm.arms import HARD, OURS, Setting, next_seed, seed_rows
 from handful_papers.vcgmm.data import Problem, clustering_problem
 from handful_papers.vcgmm.looks import METHODS
@@ -93,10 +93,7 @@ def draw_against_best(table, titles):
     -------
     matplotlib Figure
     """
-    n_columns = min(4, len(titles))
-    fig, axes = figure("double", ratio=0.95, nrows=-(-len(titles) // n_columns), ncols=n_columns, squeeze=False)
-    for ax in axes.flat[len(titles) :]:
-        ax.set_visible(False)
+    fig, axes = panels(len(titles), most=4, ratio=0.95)
     for ax, (dataset, title) in zip(axes.flat, titles.items()):
         part = table[table.dataset == dataset]
         excess, error = 100 * (part.ratio - 1), 100 * part.ratio_sem
@@ -119,6 +116,5 @@ def draw_against_best(table, titles):
         ax.set_xlabel("time ratio")
     for line in axes:
         line[0].set_ylabel("error over the best (%)")
-    handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    legend_below(fig, ncols=3)
     return fig

@@ -5,17 +5,16 @@ import tempfile
 import time
 import tracemalloc
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from handful.clustering import PRINTED, TruncatedEM, quantization_error
+from handful.clustering import quantization_error
 from handful.clustering.seeding import afkmc2
 from handful.data.synthetic import gaussian_mixture
 from handful.sensitivity.lightweight import lightweight_coreset
 from sklearn.exceptions import ConvergenceWarning
 
-from handful_papers.vcgmm.arms import CentredVCGMM, one_thread
+from handful_papers.vcgmm.arms import CentredVCGMM, Setting, one_thread, printed_vcgmm
 from handful_papers.vcgmm.data import patch_file
 from handful_papers.vcgmm.lloyd import lloyd
 
@@ -36,26 +35,15 @@ STATED = {
 }
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Sizes of one measurement: points N', clusters C, neighbours G, dimensions D."""
-
-    points: int
-    clusters: int
-    neighbors: int
-    dimensions: int
-
-
-def measure(scale, *, seed, n_iter=6, chain_length=2):
-    """Cost of each part on rows of a mixture with as many components as clusters.
+def measure(n, C, G, d, *, seed, n_iter=6):
+    """Cost of each part on n rows of a mixture with as many components as clusters, C; G neighbours, d dimensions.
 
     Returns
     -------
     list of dict: part, quantity ("distances", "seconds" of CPU time on one thread, "bytes" at the peak), value. An
     iteration's cost is the mean over all but the first.
     """
-    rng = np.random.default_rng([seed, *vars(scale).values()])
-    n, C, G, d = scale.points, scale.clusters, scale.neighbors, scale.dimensions
+    rng = np.random.default_rng([seed, n, C, G, d])
     X = gaussian_mixture(n, d, C, overlap=0.3, dtype=np.float32, rng=rng)[0]
     X -= X.mean(axis=0)
     found = []
@@ -69,7 +57,7 @@ def measure(scale, *, seed, n_iter=6, chain_length=2):
         lightweight_coreset(X, max(1, n // 8), rng=rng)
         note("coreset", seconds=time.process_time() - start, distances=n)
         start = time.process_time()
-        seeds, n_distances = afkmc2(X, C, chain_length=chain_length, rng=rng)
+        seeds, n_distances = afkmc2(X, C, chain_length=2, rng=rng)
         note("seeding", seconds=time.process_time() - start, distances=n_distances)
         few, many = (_lloyd_cost(X, X[seeds], k) for k in (1, 2))
         note("LWCS iteration", **_difference(few, many, 1))
@@ -85,8 +73,8 @@ def measure(scale, *, seed, n_iter=6, chain_length=2):
 
 def measured(axis, points, clusters, neighbors, dimensions, seed, *, n_iter):
     """Rows of `measure` at one scale, for the curve along `axis`: a task of the sweep."""
-    measure(Scale(256, 8, 2, 8), seed=0, n_iter=1)  # compiles
-    return measure(Scale(points, clusters, neighbors, dimensions), seed=seed, n_iter=n_iter)
+    measure(256, 8, 2, 8, seed=0, n_iter=1)  # compiles
+    return measure(points, clusters, neighbors, dimensions, seed=seed, n_iter=n_iter)
 
 
 def long_form(rows):
@@ -124,7 +112,7 @@ def exponents(rows):
 
     Parameters
     ----------
-    rows : DataFrame with axis, the columns of `Scale`, seed, part, quantity, value (see `long_form`)
+    rows : DataFrame with axis, the sizes (see `measured`), seed, part, quantity, value (see `long_form`)
 
     Returns
     -------
@@ -166,7 +154,7 @@ def draw_coreset(X, size, *, seed):
     return rows - mean.astype(np.float32), weights, mean, dict(seconds=seconds, megabytes=megabytes)
 
 
-def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neighbors=5, n_random=1, n_warmup=0, seed):
+def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_warmup=0, seed):
     """One line of Table 2: quantisation error on `X_test`, CPU seconds of seeding and of EM, iterations."""
     rng = np.random.default_rng([seed, n_clusters])
     with one_thread(), warnings.catch_warnings():
@@ -174,14 +162,8 @@ def many_clusters(rows, weights, X_test, n_clusters, *, chain_length=20, n_neigh
         clock = [time.process_time()]
         seeds, n_seeding = afkmc2(rows, n_clusters, chain_length=chain_length, sample_weight=weights, rng=rng)
         clock.append(time.process_time())
-        model = CentredVCGMM(
-            n_clusters,
-            n_neighbors=n_neighbors,
-            init=rows[seeds],
-            algorithm=TruncatedEM(**PRINTED, n_random=n_random, n_warmup=n_warmup),
-            compute_labels=False,
-            random_state=rng,
-        ).fit(rows, sample_weight=weights)
+        setting = Setting("vcgmm", n_random=1, n_warmup=n_warmup)
+        model = printed_vcgmm(setting, rows[seeds], rng).fit(rows, sample_weight=weights)
         clock.append(time.process_time())
         error = quantization_error(X_test, model.cluster_centers_)
     seeding, em = np.diff(clock)

@@ -5,7 +5,7 @@ import pandas as pd
 
 from handful_papers.legible import label_points
 from handful_papers.published import published
-from handful_papers.style import figure
+from handful_papers.style import figure, legend_below, panels
 from handful_papers.vcgmm.looks import METHODS
 
 BASELINE = "kmeans++"
@@ -212,8 +212,7 @@ def draw_tradeoff(summary, titles):
         line[0].set_ylabel("relative error (%)")
     for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
         ax.set_xlabel(label)
-    handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    legend_below(fig, ncols=4)
     fig.draw_without_rendering()
     for line, dataset in zip(axes, titles):
         for ax, x in zip(line, ("speedup_distances", "speedup_time")):
@@ -225,24 +224,17 @@ def _label_settings(ax, part, x):
     """Coreset sizes along the curve of vc-GMM, and G beside var-GMM-S, as in the paper's figure."""
     for method in ("vcgmm", "vargmm"):
         mine = part[(part.method == method) & part[x].notna()]
-        powers = [f"$2^{{{np.log2(s):.0f}}}$" for s in mine["size"]] if method == "vcgmm" else list(mine.setting)
+        powers = [_power(s) for s in mine["size"]] if method == "vcgmm" else list(mine.setting)
         label_points(ax, list(zip(mine[x], mine.eta)), powers, color=METHODS[method]["color"])
 
 
 def _draw_panel(ax, part, x):
     ax.axhline(0, color="#222222", lw=0.6, zorder=1)
     for method in part.method.unique():
-        mine = part[part.method == method].sort_values("size" if method in CURVES else x)
-        look = METHODS.style(method)
-        if x == "size" and method not in CURVES:
-            continue
         if method in CURVES:
-            ax.plot(mine[x], mine.eta, **look)
-            if (mine.n_seeds > 1).all():
-                low, high = mine.eta - mine.eta_sem, mine.eta + mine.eta_sem
-                ax.fill_between(mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
-        elif mine[x].notna().all():
-            ax.plot(mine[x], mine.eta, **look)
+            _draw_curve(ax, part, method, x, "eta")
+        elif x != "size" and (mine := part[part.method == method].sort_values(x))[x].notna().all():
+            ax.plot(mine[x], mine.eta, **METHODS.style(method))
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=LINEAR, linscale=1.0)
     top = max(LINEAR, part.eta.max())
@@ -251,9 +243,26 @@ def _draw_panel(ax, part, x):
     ax.set_ylim(min(-2.0, part.eta.min() - 1.5), 1.5 * top)
     ax.minorticks_off()
     if x == "size":
-        sizes = sorted(part["size"].dropna().unique())
-        ax.set_xticks(sizes, [f"$2^{{{np.log2(s):.0f}}}$" for s in sizes])
-        ax.minorticks_off()
+        _mark_sizes(ax, part)
+
+
+def _draw_curve(ax, part, method, x, y):
+    """Means of a method over coreset sizes, with a band of their standard error where there are several seeds."""
+    mine, look = part[part.method == method].sort_values("size"), METHODS.style(method)
+    ax.plot(mine[x], mine[y], **look)
+    if (mine.n_seeds > 1).all():
+        low, high = mine[y] - mine[f"{y}_sem"], mine[y] + mine[f"{y}_sem"]
+        ax.fill_between(mine[x], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
+
+
+def _mark_sizes(ax, part):
+    sizes = sorted(part["size"].dropna().unique())
+    ax.set_xticks(sizes, [_power(s) for s in sizes])
+    ax.minorticks_off()
+
+
+def _power(size):
+    return f"$2^{{{np.log2(size):.0f}}}$"
 
 
 def _draw_printed(ax, role, quantity):
@@ -265,27 +274,18 @@ def _draw_printed(ax, role, quantity):
 
 def draw_nmi(summary, titles):
     """Figure S.3: agreement with the partition of k-means++ against the coreset size."""
-    fig, axes = figure("double", ratio=0.95, nrows=-(-len(titles) // 3), ncols=min(3, len(titles)), squeeze=False)
-    for ax in axes.flat[len(titles) :]:
-        ax.set_visible(False)
+    fig, axes = panels(len(titles), ratio=0.95)
     for ax, (dataset, title) in zip(axes.flat, titles.items()):
         part = summary[summary.dataset == dataset]
         for method in CURVES:
-            mine = part[part.method == method].sort_values("size")
-            look = METHODS.style(method)
-            ax.plot(mine["size"], mine.nmi, **look)
-            low, high = mine.nmi - mine.nmi_sem, mine.nmi + mine.nmi_sem
-            ax.fill_between(mine["size"], low, high, color=look["color"], alpha=0.2, lw=0, zorder=look["zorder"] - 1)
+            _draw_curve(ax, part, method, "size", "nmi")
         ceiling = part[part.method == BASELINE].nmi.mean()
         if np.isfinite(ceiling):
             ax.axhline(ceiling, color="#222222", ls=":", lw=1, label="k-means++, another seed")
         ax.set_xscale("log")
-        sizes = sorted(part["size"].dropna().unique())
-        ax.set_xticks(sizes, [f"$2^{{{np.log2(s):.0f}}}$" for s in sizes])
-        ax.minorticks_off()
+        _mark_sizes(ax, part)
         ax.set(title=title.replace("\n", ", "), xlabel="coreset size N'")
     for line in axes:
         line[0].set_ylabel("NMI with k-means++")
-    handles = {h.get_label(): h for ax in axes.flat for h in ax.get_legend_handles_labels()[0]}
-    fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    legend_below(fig, ncols=4)
     return fig

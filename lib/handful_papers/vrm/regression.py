@@ -17,7 +17,8 @@ from handful.sampling import (
 
 BLOB_PARTS = (*(f"blob {b}" for b in range(1, 7)), "uniform")  # from left to right
 KDPP_ARMS = ("uniform", "equal mixture", "vrm", "vrm, no truncation")
-KDPP_PARTS = ("λ = 1", "λ = 10", "λ = 100", "uniform")
+RIDGES = (1.0, 10.0, 100.0)  # λ of each kernel XX' + λ I
+KDPP_PARTS = (*(f"λ = {ridge:g}" for ridge in RIDGES), "uniform")
 
 
 def make_blobs(n, *, rng):
@@ -37,7 +38,7 @@ def make_blobs(n, *, rng):
     return np.c_[X, np.ones(n)], np.where(blob < 3, -1.0, 1.0), blob
 
 
-def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=(), beta=0.5, gamma=0.01, eps=1000.0):
+def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=()):
     """Online gradient descent on the hinge loss, one draw a step of 0.01/sqrt(t), with the given sampler.
 
     Parameters
@@ -49,12 +50,11 @@ def blobs_run(X, y, blob, method, *, n_steps, seed, record_at=(), beta=0.5, gamm
     rows : list of dict with method, seed, step, accuracy (% of all points)
     mixture_weights : array, shape (7,), the blobs from left to right, then uniform; None for "uniform"
     """
-    components = group_components(blob)
-    sampler = {
-        "uniform": lambda: UniformSampler(len(X), batch_size=1, random_state=seed),
-        "equal mixture": lambda: FixedMixture(components, batch_size=1, random_state=seed),
-        "vrm": lambda: MixtureSampler(components, batch_size=1, beta=beta, gamma=gamma, eps=eps, random_state=seed),
-    }[method]()
+    options = dict(batch_size=1, random_state=seed)
+    if method == "uniform":
+        sampler = UniformSampler(len(X), **options)
+    else:
+        sampler = {"equal mixture": FixedMixture, "vrm": MixtureSampler}[method](group_components(blob), **options)
     _, path = linear_sgd(X, y, sampler, loss="hinge", learning_rate=0.01, n_steps=n_steps, record_at=record_at)
     rows = [
         dict(method=method, seed=seed, step=step, accuracy=100 * float((np.sign(X @ coef) == y).mean()))
@@ -72,8 +72,7 @@ def blob_rows(method, seed, *, n, n_steps, accuracy_level):
         last of VRM, its mixture weights as "weight blob 1", ..., "weight uniform"
     """
     data = make_blobs(n, rng=np.random.default_rng(seed))
-    record_at = np.unique(np.geomspace(10, n_steps, 60).astype(int)).tolist()
-    rows, weights = blobs_run(*data, method, n_steps=n_steps, seed=seed, record_at=record_at)
+    rows, weights = blobs_run(*data, method, n_steps=n_steps, seed=seed, record_at=_records(n_steps))
     rows = [row | dict(reached=100.0 * (row["accuracy"] >= accuracy_level)) for row in rows]
     if method == "vrm":
         rows[-1] |= {f"weight {part}": w for part, w in zip(BLOB_PARTS, weights)}
@@ -106,55 +105,36 @@ def make_regression(n, d, *, rng, n_outliers=10):
     return X, X @ rng.normal(scale=5.0, size=d) + rng.normal(size=n)
 
 
-def kdpp_run(
-    X,
-    y,
-    method,
-    *,
-    batch_size,
-    n_steps,
-    seed,
-    record_at,
-    ridges=(1.0, 10.0, 100.0),
-    step=1e-4,
-    truncation=0.2,
-    **options,
-):
+def _records(n_steps):
+    return np.unique(np.geomspace(10, n_steps, 60).astype(int)).tolist()
+
+
+def kdpp_run(X, y, method, *, batch_size, n_steps, seed, record_at, truncation=0.2):
     """Least squares by SGD on batches that are sets: uniform ones, or from a mixture of k-DPPs.
 
     Parameters
     ----------
     method : "uniform", "equal mixture" (of the k-DPPs and the uniform sets) or "vrm"
-    ridges : lam of each kernel XX' + lam I
     truncation : float, importance weights r become (1 - truncation) r + truncation
-    options : beta, gamma, eps of the mixture
 
     Returns
     -------
     rows : list of dict with method, seed, step, mse (mean squared error over all points), seconds (set-up and
         sampling included, at the run's mean speed)
-    mixture_weights : array, shape (len(ridges) + 1,), or None for "uniform"
+    mixture_weights : array, shape (len(RIDGES) + 1,), or None for "uniform"
     """
     begin = time.perf_counter()
     if method == "uniform":
         components = [UniformSubsets(len(X), batch_size)]
     else:
-        components = [KDPP(X, batch_size, shift=ridge) for ridge in ridges]
-    sampler = SetMixture(components, learn=method == "vrm", random_state=seed, **options)
-    _, path = linear_sgd(
-        X, y, sampler, loss="squared", learning_rate=step, n_steps=n_steps, truncation=truncation, record_at=record_at
-    )
-    seconds = time.perf_counter() - begin
-    rows = [
-        dict(
-            method=method,
-            seed=seed,
-            step=at,
-            mse=float(((X @ coef - y) ** 2).mean()),
-            seconds=seconds * at / n_steps,
-        )
-        for at, coef in zip(sorted(record_at), path)
-    ]
+        components = [KDPP(X, batch_size, shift=ridge) for ridge in RIDGES]
+    sampler = SetMixture(components, learn=method == "vrm", random_state=seed)
+    options = dict(learning_rate=1e-4, n_steps=n_steps, truncation=truncation, record_at=record_at)
+    _, path = linear_sgd(X, y, sampler, loss="squared", **options)
+    seconds, rows = time.perf_counter() - begin, []
+    for at, coef in zip(sorted(record_at), path):
+        mse = float(((X @ coef - y) ** 2).mean())
+        rows.append(dict(method=method, seed=seed, step=at, mse=mse, seconds=seconds * at / n_steps))
     return rows, None if method == "uniform" else sampler.mixture_weights
 
 
@@ -171,12 +151,9 @@ def kdpp_rows(method, seed, *, n, d, batch_size, epochs):
     """
     X, y = make_regression(n, d, rng=np.random.default_rng(seed))
     n_steps = epochs * n // batch_size
-    record_at = np.unique(np.geomspace(10, n_steps, 60).astype(int)).tolist()
     kind, _, other = method.partition(",")
-    options = dict(truncation=0.0) if other else {}
-    rows, weights = kdpp_run(
-        X, y, kind, batch_size=batch_size, n_steps=n_steps, seed=seed, record_at=record_at, **options
-    )
+    options = dict(n_steps=n_steps, record_at=_records(n_steps), truncation=0.0 if other else 0.2)
+    rows, weights = kdpp_run(X, y, kind, batch_size=batch_size, seed=seed, **options)
     learned = {} if weights is None or kind != "vrm" else {f"weight {p}": w for p, w in zip(KDPP_PARTS, weights)}
     return [row | dict(method=method) | learned for row in rows]
 

@@ -33,7 +33,7 @@ ARMS = ("uniform", *COMPONENTS[:-1], "equal mixture", "vrm")
 EPISODES = 5  # whose mean is kept
 
 
-def run(arm, seed, *, n_episodes, beta=0.5, gamma=0.01, eps=1000.0, agent=AGENT):
+def run(arm, seed, *, n_episodes):
     """One arm of Figure 4 with one seed; seeds share the network's start between the arms.
 
     Returns
@@ -41,14 +41,12 @@ def run(arm, seed, *, n_episodes, beta=0.5, gamma=0.01, eps=1000.0, agent=AGENT)
     rewards : array, shape (n_episodes,), steps each episode lasted
     weights : array, shape (n_episodes, k), mixture weights after each episode, the uniform component's last
     """
-    if arm in ("vrm", "equal mixture"):
-        pairs = np.array(GRID)
-    else:
-        pairs = np.array([p for p in GRID if arm_name(*p) == arm] or [GRID[0]])
-    learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
+    pairs = GRID if arm in ("vrm", "equal mixture") else [p for p in GRID if arm_name(*p) == arm] or GRID[:1]
+    alphas, epsilons = map(np.array, zip(*pairs))
+    learner = NewtonLearner(len(pairs) + 1, beta=0.5, gamma=0.01, eps=1000.0)
     if len(pairs) == 1:
         learner.w[:] = (0.0, 1.0) if arm == "uniform" else (1.0, 0.0)
-    hidden = agent["hidden"]
+    hidden = AGENT["hidden"]
     theta = np.random.default_rng([seed, 1]).normal(size=n_parameters(hidden)).astype(np.float32)
     bounds = np.cumsum([0, 4 * hidden, hidden, hidden**2, hidden, 2 * hidden, 2])
     for start, stop, scale in zip(bounds, bounds[1:], (0.5**0.5, 0, (2 / hidden) ** 0.5, 0, hidden**-0.5, 0)):
@@ -56,11 +54,11 @@ def run(arm, seed, *, n_episodes, beta=0.5, gamma=0.01, eps=1000.0, agent=AGENT)
     rewards, weights = np.zeros(n_episodes), np.zeros((n_episodes, len(pairs) + 1))
     train(
         np.random.default_rng([seed, ARMS.index(arm), 2]),
-        tuple(agent.values()),
+        tuple(AGENT.values()),
         theta,
         build_tree(np.zeros((CAPACITY, len(pairs)))),
-        np.ascontiguousarray(pairs[:, 0]),
-        np.ascontiguousarray(pairs[:, 1]),
+        alphas,
+        epsilons,
         (learner.w, learner.H, learner.H_inv, learner.memory, learner.settings),
         arm == "vrm",
         rewards,

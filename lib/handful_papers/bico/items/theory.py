@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from handful_papers.bico.theory import rate_bound
 from handful_papers.claims import Evidence
 
 WITHIN = 4  # standard errors of a simulation that count as agreement
@@ -51,7 +52,6 @@ def _rate(gaps, facts, *, scaled):
     for name, rows in gaps.items():
         rho = facts["weights_sum"][name] if scaled else 1.0
         first = rows.value[rows.t == 1].item()
-        bound = (8 * facts["smoothness"][name] * rho**2 + 4 * first) / (rows.t + 3)
-        shares[name] = (rows.value / bound).to_numpy()
+        shares[name] = (rows.value / rate_bound(rows.t, first, facts["smoothness"][name], rho)).to_numpy()
     settings = {name: 1 - share for name, share in shares.items()}
     return Evidence(settings, shown=float(max(share.max() for share in shares.values())))
