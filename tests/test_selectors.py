@@ -48,6 +48,12 @@ def all_selectors():
 
 SELECTORS = all_selectors()
 
+
+def test_every_selector_can_be_imported_from_its_room():
+    rooms = {cls.__name__: importlib.import_module(".".join(cls.__module__.split(".")[:2])) for cls in SELECTORS}
+    assert [name for name, room in rooms.items() if name not in room.__all__] == []
+
+
 # scikit-learn's checks -----------------------------------------------------------------------------------------------
 
 CALLS_SCORE = dict.fromkeys(
