@@ -163,13 +163,7 @@ class ChunkCandidates:
 
     def classes(self):
         """As `Candidates.classes`."""
-        if not self._rows.coding.problem.classifies:
-            return None
-        totals = {}
-        for counts in self._chunks.class_counts:
-            for label, count in counts.items():
-                totals[label] = totals.get(label, 0) + count
-        return {label: totals[label] for label in sorted(totals) if totals[label]}
+        return self._chunks.label_counts if self._rows.coding.problem.classifies else None
 
     def nth(self, positions, label=None):
         """As `Candidates.nth`."""

@@ -6,6 +6,7 @@ over the chunks in their order, `FAN` at a time, so that every cluster, and none
 
 import re
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 
 import dask
@@ -130,6 +131,11 @@ class Chunks:
     def total(self):
         """The sum of the weights."""
         return float(self.masses.sum())
+
+    @property
+    def label_counts(self):
+        """Label -> how many rows of positive weight have it, ascending; of labels that were counted."""
+        return dict(sorted(sum(map(Counter, self.class_counts), Counter()).items()))
 
     def recut(self, block):
         """The same rows in chunks whose first rows are multiples of `block`; a task reads the chunks that it overlaps.

@@ -58,17 +58,13 @@ def _uniform(selector, chunks, rng):
 def _stratified(selector, chunks, rng):
     if selector.by is not None:
         raise ValueError("over dask data StratifiedCoreset takes its strata from y: give the column as y, and by=None.")
-    counts = {}
-    for of_chunk in chunks.class_counts:
-        for label, count in of_chunk.items():
-            counts[label] = counts.get(label, 0) + count
-    classes = sorted(label for label, count in counts.items() if count)
+    counts = chunks.label_counts
+    classes, n_rows = list(counts), np.array(list(counts.values()))
     if selector.size < len(classes):
         raise ValueError(
             f"size must be at least the number of strata, got size={selector.size} for {len(classes)} classes in y; "
             "UniformCoreset draws without strata."
         )
-    n_rows = np.array([counts[label] for label in classes])
     (mass,) = chunks.reduce(_class_masses, classes)
     n_drawn = allocate(mass, n_rows, selector.size)
     rows = [chunks.nth(rng.choice(n, k, replace=False), c) for c, n, k in zip(classes, n_rows, n_drawn)]
@@ -125,8 +121,7 @@ def _mixture_scores(chunk, centers, mass, spread):
 def _logistic(selector, chunks, rng):
     check_integer("n_clusters", selector.n_clusters)
     check_number("radius", selector.radius, above=0)
-    counts = [label for part in chunks.class_counts for label, count in part.items() if count]
-    classes, _ = signed_labels(np.array(counts), "logistic regression")
+    classes, _ = signed_labels(np.array(list(chunks.label_counts)), "logistic regression")
     k = min(selector.n_clusters, int(chunks.present.sum()))
     centers = kmeans_parallel(chunks, k, rng, points=_signed, shared=(classes,))[1]
     mass, sums = chunks.reduce(_cluster_sums, classes, centers)

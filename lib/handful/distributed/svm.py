@@ -47,8 +47,7 @@ def svm_coreset(selector, chunks, rng):
             f"{selector.sampling!r}; or use MergeReduce(SVMCoreset(...))."
         )
     seed, total = int(rng.integers(MAX_SEED)), chunks.total
-    seen = np.array([label for counts in chunks.class_counts for label, count in counts.items() if count])
-    classes, _ = signed_labels(seen, "an SVM")
+    classes, _ = signed_labels(np.array(list(chunks.label_counts)), "an SVM")
     l2, mixed = 1.0 / total if selector.l2 is None else selector.l2, selector.rule == "mixture"
     most = min(SEEDED, max(4, 2 * SEEDED // len(chunks)))  # rows of a class in a chunk's sample: all of them come here
     first = chunks.map(_first, classes, l2, selector.xi, total, mixed, seed, most)
