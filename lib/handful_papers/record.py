@@ -222,20 +222,27 @@ def read_record(path):
 
 
 def write_figure(fig, path):
-    """Write a figure as PNG and PDF; what cannot be read in it, as sentences (see `legible`).
+    """Write a figure as PNG and PDF, unless that very PNG is there; what cannot be read in it (see `legible`).
 
     Parameters
     ----------
     fig : matplotlib Figure
     path : pathlib.Path without suffix
+
+    Returns
+    -------
+    list of str, sentences
     """
     from matplotlib import rc_context
 
     with rc_context(rc()):
         for _ in range(3):  # the layout settles: whether the figure was shown before it is saved makes no difference
             fig.draw_without_rendering()
-    for suffix in ("png", "pdf"):
-        provenance.write_atomically(path.with_name(f"{path.name}.{suffix}"), render(fig, suffix))
+    png, pdf = (path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "pdf"))
+    drawn = render(fig, "png")
+    if not (png.is_file() and pdf.is_file() and png.read_bytes() == drawn):
+        provenance.write_atomically(png, drawn)
+        provenance.write_atomically(pdf, render(fig, "pdf"))
     with rc_context(rc()):
         return [f"{path.name}: {problem}" for problem in problems(fig)]
 
