@@ -95,15 +95,12 @@ def one_case(case, dtype):
     for _ in range(3):
         start = cpu_seconds()
         made = eval(expression, names)  # our own table
-        if hasattr(made, "sample") and hasattr(made, "update"):
-            made.sample()
-            made.update(np.ones(20))
-        elif hasattr(made, "sample"):
-            made.sample()
-        elif y is None:
-            made.fit(X)
-        else:
+        if hasattr(made, "fit"):
             made.fit(X, y)
+        else:
+            made.sample()
+        if hasattr(made, "update"):
+            made.update(np.ones(20))
         seconds.append(cpu_seconds() - start)
     return dict(seconds=seconds, kernels=kernels.seconds)
 

@@ -18,7 +18,7 @@ from handful.svm import LinearSVM
 MARGIN = 0.15
 REPEATS = 2
 BASE = dict(n=20_000, d=20, m=50)
-GRIDS = dict(n=(50_000, 100_000, 200_000, 400_000), d=(16, 32, 64, 128), m=(25, 50, 100, 200))
+GRIDS = dict(n=(62_500, 250_000, 1_000_000), d=(16, 32, 64, 128), m=(25, 50, 100, 200))
 
 # What grows how: (method, {letter: (exponent of time, exponent of memory)}); a letter that is absent does not apply.
 # Points of a bilevel coreset cost a pass each, and up to m cubed within; a stream holds what its tree holds.
