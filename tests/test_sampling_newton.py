@@ -89,6 +89,23 @@ def test_step_follows_the_dimensionless_gradient():
         w = learner.w.copy()
 
 
+@pytest.mark.parametrize("k, gamma", [(1, 0.3), (4, 0.1), (4, 0.25), (7, 0.6), (3, 1.0)])
+def test_weights_start_at_the_point_nearest_to_equal_ones(k, gamma):
+    learner = NewtonLearner(k, beta=1, gamma=gamma, eps=1)
+    np.testing.assert_array_equal(learner.w, project_restricted_simplex(np.full(k, 1 / k), gamma))
+
+
+@pytest.mark.parametrize("n_pgd_steps", [0, 5])
+def test_the_500th_batch_computes_the_inverse_anew(n_pgd_steps):
+    rng = np.random.default_rng(6)
+    learner = NewtonLearner(5, beta=10, gamma=0.01, eps=1e-3, n_pgd_steps=n_pgd_steps)
+    for _ in range(499):
+        learner.step(rng.gamma(1, size=(3, 5)), np.ones(3), rng.random(3))
+    learner.H_inv *= 2  # as if rounding had piled up
+    learner.step(rng.gamma(1, size=(3, 5)), np.ones(3), rng.random(3))
+    np.testing.assert_allclose(learner.H_inv @ learner.H, np.eye(5), atol=1e-8)
+
+
 def test_units_of_the_losses_do_not_matter():
     rng = np.random.default_rng(5)
     rows = np.c_[rng.gamma(1, size=(50, 3)), np.ones(50)]

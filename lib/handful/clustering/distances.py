@@ -38,7 +38,7 @@ def _smallest(half_sq, products, start, stop):
     return smallest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
     # `half_sq - products` orders a row's centres up to a rounding error of `slack`. All centres within `slack` of the
     # smallest are measured again, from the differences and in float64.
@@ -207,7 +207,7 @@ def _nearest_by_products(X, centers):
     return labels
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _arg_smallest(bits, mask, labels):
     # Non-negative floats are ordered as the integers with the same bits. The last bits are replaced by the index, so
     # that one vectorised minimum finds both the smallest value and its place.

@@ -13,7 +13,7 @@ LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
 NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def removal_losses(weights, offset, slope, K, best, share, hard, n_clusters):
     """Upper bound on what the bound loses without each cluster, in nats, float64 array of shape (C,).
 
@@ -61,7 +61,7 @@ def _two_distances(y, a, b):
     return s, t
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _draw_far(Y, weights, entries, n_kept, center, u):
     # A row of the cluster, drawn by weight times squared distance from `center`; -1 if all of them lie there.
     total = 0.0
@@ -80,7 +80,7 @@ def _draw_far(Y, weights, entries, n_kept, center, u):
     return row
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def split_gains(start, stop, Y, weights, slope, share, best, entries, edges, centers, key, hard, price, gain, halves):
     """What the bound gains when one cluster is cut in two by 2-means, for each cluster.
 
@@ -178,7 +178,7 @@ def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):
     return pairs[: _choose_moves(loss, gain, cheapest, richest, K, firsts, edges, pairs, busy, heir_of)]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _choose_moves(loss, gain, cheapest, richest, K, firsts, edges, pairs, busy, heir_of):
     # Writes the pairs, and gives their number.
     n_clusters, n_kept = loss.size, K.shape[1]
@@ -207,7 +207,7 @@ def _choose_moves(loss, gain, cheapest, richest, K, firsts, edges, pairs, busy, 
     return n_pairs
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def tell_points(Y, K, centers, entries, edges, pairs):
     """Put the second half of each cut cluster into the sets K(n) of the points that lie nearer to it."""
     n_kept = K.shape[1]

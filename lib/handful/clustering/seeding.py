@@ -19,7 +19,7 @@ def sq_distances(A, B, sq_A, sq_B):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _finish_distances(products, sq_A, sq_B, tiny):
     tiny = products.dtype.type(tiny)
     two = products.dtype.type(2)
@@ -55,7 +55,7 @@ def _fill_up(chosen, n_clusters, weights, rng):
 # k-means++ -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, n_trials, chosen, n_chosen):
     # The candidates were drawn by the `stale` distances. Keeping each with probability closest / stale turns it into a
     # draw by the closest distances. The best of every `n_trials` kept candidates becomes a seed. Updates `closest` and
@@ -154,7 +154,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
 # AFK-MC2 -------------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _run_chains(to_chosen, among, candidates, proposal, weights, uniforms, state):
     # Runs the chains of a block one after the other. `to_chosen` has each candidate's distance to the seeds before the
     # block; each new seed lowers it by way of the distances `among` the candidates.

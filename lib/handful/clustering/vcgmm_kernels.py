@@ -16,7 +16,7 @@ from numba import njit
 LANES = 16  # rows are padded to a multiple of this
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _mix(x):
     # SplitMix64 (Steele, Lea and Flood 2014): one random number for each key, in whatever order threads ask.
     x = x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -25,7 +25,7 @@ def _mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def uniform(key):
     """A number in [0, 1) for each uint64 `key`."""
     return np.float64(_mix(key) >> np.uint64(11)) / 9007199254740992.0
@@ -45,7 +45,7 @@ def four_distances(y, a, b, c, d):
     return s0, s1, s2, s3
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def distances_to(y, centers, ids, count, out):
     """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more."""
     full = (count + 3) // 4 * 4
@@ -57,7 +57,7 @@ def distances_to(y, centers, ids, count, out):
         )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, found, found_value, n_found):
     """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its old clusters.
 
@@ -124,7 +124,7 @@ def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, fo
             worst = value[filled - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def responsibilities(start, stop, offset, slope, K, best, hard, negligible, share, log_sum):
     """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the bound to `log_sum`.
 
@@ -154,7 +154,7 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
         log_sum[i] = np.log(total) - lowest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def group_by_cluster(K, share, n_clusters, first_only):
     """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges per cluster)."""
     n, n_kept = K.shape
@@ -178,7 +178,7 @@ def group_by_cluster(K, share, n_clusters, first_only):
     return entries, edges
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, scatter):
     """Means (eq. 6) of a stretch of clusters, with the weight and the scatter of each.
 
@@ -221,7 +221,7 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
         scatter[c] = s
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def update_neighbours(start, stop, found, found_value, n_found, members, edges, G):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself first.
 

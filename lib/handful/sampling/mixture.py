@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from handful.checks import check_number
-from handful.linalg import fill_alias_records, resolve_alias
+from handful.linalg import alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import LEARNED, NewtonLearner, check_mixture_weights
@@ -68,16 +68,14 @@ def _draw_batch(uniforms, w, records, densities, rows):
     return indices, weights
 
 
-@njit(cache=True)
-def _tables(probabilities, records, densities):
+def _tables(probabilities, n_tables):
     """Alias tables, shape (m, n), and float32 rows n p(i), shape (n, m), of the first m distributions."""
-    m, n = records.shape
-    for j in range(m):
-        fill_alias_records(probabilities[j], records[j])
+    n = probabilities.shape[1]
+    densities = np.empty((n, n_tables), np.float32)
     for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
-        for j in range(m):
-            for i in range(start, min(start + 512, n)):
-                densities[i, j] = probabilities[j, i] * n
+        tile = slice(start, start + 512)
+        densities[tile] = (probabilities[:n_tables, tile] * n).T
+    return alias_records(probabilities[:n_tables]), densities
 
 
 class FixedMixture(Sampler):
@@ -134,8 +132,7 @@ class FixedMixture(Sampler):
         m = len(probabilities) - self._has_uniform
         n = probabilities.shape[1]
         self.k = m + self._uniform
-        self._records, self._densities = np.empty((m, n), np.uint64), np.empty((n, m), np.float32)
-        _tables(probabilities, self._records, self._densities)
+        self._records, self._densities = _tables(probabilities, m)
         return n
 
     def set_probabilities(self, probabilities: Table) -> Any:

@@ -11,10 +11,11 @@ from handful.linalg import restricted_simplex_point
 from handful.sampling.base import LARGEST_LOSS, check_losses
 
 LEARNED = ("_learner.w", "_learner.H", "_learner.H_inv", "_learner.memory")  # what a step changes, for `state_dict`
-REFRESH = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
+REFRESH_AFTER = 500  # updates after which the inverse is computed anew, which keeps rounding from piling up
+DONE, OUT_OF_RANGE, NO_GRADIENT, REFRESH = range(4)  # what a step ends with
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def sherman_morrison(H_inv, g):
     """Turn the inverse of H into that of H + g g', in place, O(k^2) (VRM, section 5).
 
@@ -173,9 +174,20 @@ def project_by_gradient(H, target, gamma, start, n_steps):
     return x
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
+def _newton_target(w, H, H_inv, g, beta):
+    # Lines 5 and 6: update H and its inverse in place; the step, not yet projected.
+    target = sherman_morrison(H_inv, g)
+    for i in range(g.size):
+        target[i] = w[i] - target[i] / beta
+        for j in range(g.size):
+            H[i, j] += g[i] * g[j]
+    return target
+
+
+@njit(cache=True, inline="always")
 def newton_step(w, H, H_inv, g, memory, settings):
-    """Lines 5-7 of VRM's Algorithms 1 and 2: update H and its inverse, step, project; all in place.
+    """Lines 5-7 of VRM's Algorithms 1 and 2: update H and its inverse, step, project exactly; all in place.
 
     Parameters
     ----------
@@ -183,27 +195,33 @@ def newton_step(w, H, H_inv, g, memory, settings):
     H, H_inv : arrays, shape (k, k)
     g : array, shape (k,), the gradient of the round's cost
     memory, settings : as in `batch_step`
+
+    Returns
+    -------
+    int : `DONE`, or `REFRESH` when `invert` is due
     """
-    beta, gamma, _, n_pgd_steps = settings
-    k = g.size
-    target = sherman_morrison(H_inv, g)
-    for i in range(k):
-        target[i] = w[i] - target[i] / beta
-        for j in range(k):
-            H[i, j] += g[i] * g[j]
-    if n_pgd_steps > 0:
-        moved = project_by_gradient(H, target, gamma, w, n_pgd_steps)
-    else:
-        moved = project_in_norm(H, target, gamma, w)
-    for i in range(k):
+    beta, gamma, _ = settings
+    moved = project_in_norm(H, _newton_target(w, H, H_inv, g, beta), gamma, w)
+    for i in range(g.size):
         w[i] = moved[i]
     memory[2] += 1
-    if memory[2] % REFRESH == 0:
-        _invert(H, H_inv)
+    return REFRESH if memory[2] % REFRESH_AFTER == 0 else DONE
 
 
 @njit(cache=True)
-def _invert(H, out):
+def newton_step_by_gradient(w, H, H_inv, g, memory, settings, n_steps):
+    """As `newton_step`, with `project_by_gradient` for the exact projection."""
+    beta, gamma, _ = settings
+    moved = project_by_gradient(H, _newton_target(w, H, H_inv, g, beta), gamma, w, n_steps)
+    for i in range(g.size):
+        w[i] = moved[i]
+    memory[2] += 1
+    return REFRESH if memory[2] % REFRESH_AFTER == 0 else DONE
+
+
+@njit(cache=True)
+def invert(H, out):
+    """Write the inverse of H, shape (k, k), to `out`."""
     k = len(H)
     every, factor = np.empty(k, np.int64), np.empty(k * k)
     unit, column, ones = np.empty(k), np.empty(k), np.empty(k)
@@ -217,6 +235,35 @@ def _invert(H, out):
             out[i, j] = column[i]
 
 
+@njit(cache=True, inline="always")
+def batch_gradient(rows, weights, losses, memory, scale, g):
+    """Write the gradient of a batch's cost to `g`, shape (k,); `scale` as in `batch_step`.
+
+    Returns
+    -------
+    int : `DONE`, `OUT_OF_RANGE`, or `NO_GRADIENT` when it is zero or cannot be told from it
+    """
+    b, k = rows.shape
+    second_moment = 0.0
+    for i in range(b):
+        if not (losses[i] >= 0.0 and losses[i] < LARGEST_LOSS):
+            return OUT_OF_RANGE
+        second_moment += weights[i] * losses[i] * losses[i]
+    memory[0] += second_moment
+    memory[1] += b
+    if second_moment < 1e-280:
+        return NO_GRADIENT
+    unit = 1.0 / scale if scale > 0.0 else memory[1] / (memory[0] * b)
+    for j in range(k):
+        g[j] = 0.0
+    for i in range(b):
+        r = weights[i]
+        factor = unit * losses[i] * losses[i] * r * r * r
+        for j in range(k):
+            g[j] -= factor * rows[i, j]
+    return DONE
+
+
 @njit(cache=True)
 def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
     """One update from a batch of n_b draws (VRM, Algorithm 2 with the delayed feedback of section 6.4).
@@ -228,31 +275,16 @@ def batch_step(rows, weights, losses, w, H, H_inv, memory, settings):
     losses : array, shape (b,)
     w, H, H_inv : the learner's state, changed in place
     memory : array, shape (3,); sum of r l^2, its count, updates so far; changed in place
-    settings : (beta, gamma, scale, n_pgd_steps); a scale of 0 divides by the running mean of r l^2
+    settings : (beta, gamma, scale); a scale of 0 divides by the running mean of r l^2
 
     Returns
     -------
-    int : 0 done, 1 when a loss is out of range (then nothing was changed)
+    int : `DONE`, `NO_GRADIENT`, `REFRESH` when `invert` is due, or `OUT_OF_RANGE` for a loss that is (then nothing was
+        changed)
     """
-    scale, (b, k) = settings[2], rows.shape
-    second_moment = 0.0
-    for i in range(b):
-        if not (losses[i] >= 0.0 and losses[i] < LARGEST_LOSS):
-            return 1
-        second_moment += weights[i] * losses[i] * losses[i]
-    memory[0] += second_moment
-    memory[1] += b
-    if second_moment < 1e-280:
-        return 0  # the gradient is zero, or cannot be told from it
-    unit = 1.0 / scale if scale > 0.0 else memory[1] / (memory[0] * b)
-    g = np.zeros(k)
-    for i in range(b):
-        r = weights[i]
-        factor = unit * losses[i] * losses[i] * r * r * r
-        for j in range(k):
-            g[j] -= factor * rows[i, j]
-    newton_step(w, H, H_inv, g, memory, settings)
-    return 0
+    g = np.empty(w.size)
+    state = batch_gradient(rows, weights, losses, memory, settings[2], g)
+    return newton_step(w, H, H_inv, g, memory, settings) if state == DONE else state
 
 
 class Learned:
@@ -295,17 +327,34 @@ class NewtonLearner:
             check_number(name, value, above=0)
         check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
         check_integer("n_pgd_steps", n_pgd_steps, least=0)
-        self.w = restricted_simplex_point(np.full(k, 1.0 / k), float(gamma))
+        self.w = np.full(k, 1.0 / k)
+        if gamma > 1.0 / k:
+            self.w[:-1], self.w[-1] = (1.0 - gamma) / (k - 1), gamma
         self.H = eps * np.eye(k)
         self.H_inv = np.eye(k) / eps
         self.memory = np.zeros(3)
-        self.settings = (float(beta), float(gamma), float(scale or 0.0), int(n_pgd_steps))
+        self.settings, self.n_pgd_steps = (float(beta), float(gamma), float(scale or 0.0)), int(n_pgd_steps)
 
     def step(self, rows, weights, losses):
         """One update from a batch; see `batch_step`. ValueError for losses out of range, see `check_losses`."""
-        if batch_step(rows, weights, losses, self.w, self.H, self.H_inv, self.memory, self.settings):
+        if not self.n_pgd_steps:
+            state = batch_step(rows, weights, losses, self.w, self.H, self.H_inv, self.memory, self.settings)
+        else:
+            g = np.empty(len(self.w))
+            state = batch_gradient(rows, weights, losses, self.memory, self.settings[2], g)
+            if state == DONE:
+                self.gradient_step(g)
+        if state == OUT_OF_RANGE:
             check_losses(losses)
+        elif state == REFRESH:
+            invert(self.H, self.H_inv)
 
     def gradient_step(self, g):
         """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1)."""
-        newton_step(self.w, self.H, self.H_inv, g, self.memory, self.settings)
+        arrays = self.w, self.H, self.H_inv, g, self.memory, self.settings
+        if self.n_pgd_steps:
+            state = newton_step_by_gradient(*arrays, self.n_pgd_steps)
+        else:
+            state = newton_step(*arrays)
+        if state == REFRESH:
+            invert(self.H, self.H_inv)

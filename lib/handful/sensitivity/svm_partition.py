@@ -36,12 +36,16 @@ class DenseRows:
 
     def means(self, labels, u, k):
         """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
-        sums, weight = _sums(self.XT, labels, u, k)
+        weight = np.bincount(labels, weights=u, minlength=k)
+        sums = np.column_stack([np.bincount(labels, weights=u * row, minlength=k) for row in self.XT])
         return sums / np.maximum(weight, np.finfo(float).tiny)[:, None], weight
 
     def distances(self, labels, centers):
         """The distance of each row to the center of its cluster, shape (n,)."""
-        return _distances(self.XT, labels, centers)
+        total = np.zeros(self.n)
+        for row, values in zip(self.XT, centers.T):
+            total += (row - values[labels]) ** 2
+        return np.sqrt(total)
 
 
 class SparseRows:
@@ -142,33 +146,3 @@ def _nearest(XT, centers):
                     best[b] = score[b]
                     label[b] = c
     return labels
-
-
-def _sums(XT, labels, u, k):
-    sums, weight = np.zeros((k, len(XT))), np.zeros(k)
-    _add_up(XT, labels, u, sums, weight)
-    return sums, weight
-
-
-@njit(cache=True)
-def _add_up(XT, labels, u, sums, weight):
-    d, n = XT.shape
-    for j in range(d):
-        row = XT[j]
-        for i in range(n):
-            sums[labels[i], j] += u[i] * row[i]
-    for i in range(n):
-        weight[labels[i]] += u[i]
-
-
-@njit(cache=True)
-def _distances(XT, labels, centers):
-    d, n = XT.shape
-    out = np.zeros(n)
-    for j in range(d):
-        row = XT[j]
-        for i in range(n):
-            out[i] += (row[i] - centers[labels[i], j]) ** 2
-    for i in range(n):
-        out[i] = np.sqrt(out[i])
-    return out

@@ -176,19 +176,13 @@ def _factor(M):
     return None
 
 
-@njit(cache=True)
 def _centre(slack, mu):
     """share, 1 - share, s, xi with s - xi = slack and both products equal to mu."""
-    n = len(slack)
-    share, rest, s, xi = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n):
-        t = slack[i]
-        root = np.sqrt(t * t + 4.0 * mu * mu)
-        s[i] = mu + 0.5 * (t + root if t > 0 else 4.0 * mu * mu / (root - t))
-        xi[i] = mu + 0.5 * (4.0 * mu * mu / (root + t) if t > 0 else root - t)
-        share[i] = mu / s[i]
-        rest[i] = mu / xi[i]
-    return share, rest, s, xi
+    size = np.abs(slack)
+    root = np.sqrt(size * size + 4.0 * mu * mu)
+    larger, smaller = mu + 0.5 * (size + root), mu + 0.5 * (4.0 * mu * mu / (root + size))
+    s, xi = np.where(slack > 0, larger, smaller), np.where(slack > 0, smaller, larger)
+    return mu / s, mu / xi, s, xi
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")

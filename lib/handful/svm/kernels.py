@@ -115,17 +115,10 @@ def _sparse_transposed_times(data, columns, starts, v, d):
 def feature_major(X, rows):
     """Rows `rows` of `X` as a float64 array of shape (d, len(rows)), each feature in one piece."""
     out = np.empty((X.shape[1], len(rows)))
-    _transpose(X, rows, out)
+    for start in range(0, len(rows), STRIP):
+        strip = slice(start, start + STRIP)
+        out[:, strip] = X[rows[strip]].T
     return out
-
-
-@njit(cache=True)
-def _transpose(X, rows, out):
-    d = len(out)
-    for start in range(0, len(rows), 64):
-        for j in range(d):
-            for i in range(start, min(len(rows), start + 64)):
-                out[j, i] = X[rows[i], j]
 
 
 class DenseDesign:

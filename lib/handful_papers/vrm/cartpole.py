@@ -1,7 +1,7 @@
 """CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into minutes."""
 
 import numpy as np
-from handful.sampling.newton import batch_step
+from handful.sampling.newton import REFRESH, batch_step, invert
 from handful.sampling.replay import draw_transitions, set_priorities, set_priority
 from numba import njit
 
@@ -190,8 +190,8 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                     slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b  # Huber's slope
                 updates += 1
                 adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
-                if learns:
-                    batch_step(rows, r, sizes, w, H, H_inv, memory, settings)
+                if learns and batch_step(rows, r, sizes, w, H, H_inv, memory, settings) == REFRESH:
+                    invert(H, H_inv)
                 set_priorities(tree, indices, sizes, alphas, epsilons)
                 if updates % sync == 0:
                     target[:] = theta
