@@ -89,7 +89,7 @@ def test_step_follows_the_dimensionless_gradient():
         w = learner.w.copy()
 
 
-@pytest.mark.parametrize("k, gamma", [(1, 0.3), (4, 0.1), (4, 0.25), (7, 0.6), (3, 1.0)])
+@pytest.mark.parametrize(("k", "gamma"), [(1, 0.3), (4, 0.1), (4, 0.25), (7, 0.6), (3, 1.0)])
 def test_weights_start_at_the_point_nearest_to_equal_ones(k, gamma):
     learner = NewtonLearner(k, beta=1, gamma=gamma, eps=1)
     np.testing.assert_array_equal(learner.w, project_restricted_simplex(np.full(k, 1 / k), gamma))
