@@ -1,0 +1,283 @@
+"""Against what one would pick instead: scikit-learn, faiss, imbalanced-learn, apricot, goodpoints, coreax, skmatter.
+
+Each pair takes turns in one thread. A row of seconds is the median of ours over theirs turn by turn, with the least and
+the greatest of these ratios; a row of quality is ours over theirs in what both are for, smaller is better, medians over
+the turns' seeds. Below one we win. A peer that is not installed is left out, and the table says so.
+"""
+
+import importlib.util
+import statistics
+import time
+
+import numpy as np
+from _harness import Bench
+from bench_svm import documents
+from handful import (
+    VCGMM,
+    BilevelCoreset,
+    KCenter,
+    KMeansPlusPlus,
+    LightweightCoreset,
+    LinearSVM,
+    Logistic,
+)
+from handful.clustering.distances import quantization_error
+from handful.data import load
+from handful.svm import svm_objective
+from sklearn.cluster import KMeans, MiniBatchKMeans, kmeans_plusplus
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import pairwise_distances_argmin_min
+from sklearn.svm import LinearSVC
+
+TURNS = 5
+L2 = 1e-2
+
+
+class Peers:
+    """Pairs of functions of a seed that take turns, and the peers that are not there."""
+
+    def __init__(self, bench):
+        self.bench, self.missing = bench, set()
+
+    def pair(self, case, ours, theirs, quality, *, module, measure, turns=TURNS):
+        """Two rows of the table.
+
+        Parameters
+        ----------
+        case : str
+        ours, theirs : (name, function of a seed); what the function gives goes into `quality`
+        quality : function of what they give, smaller is better
+        module : str, what must be installed
+        measure : str, what `quality` is
+        """
+        if importlib.util.find_spec(module) is None:
+            self.missing.add(module)
+            return
+        seconds, found = ([], []), ([], [])
+        for turn in range(turns + 1):  # the first one compiles
+            for which, (_, function) in enumerate((ours, theirs)):
+                start = time.process_time()
+                result = function(turn)
+                if turn:
+                    seconds[which].append(time.process_time() - start)
+                    found[which].append(quality(result))
+        ratios = [a / b for a, b in zip(*seconds)]
+        names = f"{ours[0]} / {theirs[0]}"
+        span = f"x its CPU seconds ({min(ratios):.2g} to {max(ratios):.2g})"
+        self.bench.value(case, names, statistics.median(ratios), unit=span, bar=1)
+        better = statistics.median(found[0]) / statistics.median(found[1])
+        self.bench.value(case, names, better, unit=f"x its {measure}", bar=1)
+
+
+def clusters(n, d, k, rng):
+    centers = 3 * rng.normal(size=(k, d))
+    return (centers[rng.integers(k, size=n)] + rng.normal(size=(n, d))).astype(np.float32)
+
+
+def clustering(peers, n=50_000, d=16, k=100):
+    X = clusters(n, d, k, np.random.default_rng(0))
+    case = f"{n:,} x {d} float32, {k} clusters"
+
+    def error(centers):
+        return quantization_error(X, centers)
+
+    def faiss(seed):
+        import faiss
+
+        kmeans = faiss.Kmeans(d, k, niter=25, seed=seed, max_points_per_centroid=n)
+        kmeans.train(X)
+        return kmeans.centroids
+
+    ours = "VCGMM", lambda seed: VCGMM(k, random_state=seed).fit(X).cluster_centers_
+    options = dict(measure="k-means error")
+    sklearn = "KMeans(n_init=1)", lambda seed: KMeans(k, n_init=1, random_state=seed).fit(X).cluster_centers_
+    batches = (
+        "MiniBatchKMeans(n_init=1)",
+        lambda seed: MiniBatchKMeans(k, n_init=1, random_state=seed).fit(X).cluster_centers_,
+    )
+    peers.pair(case, ours, sklearn, error, module="sklearn", **options)
+    peers.pair(case, ours, batches, error, module="sklearn", **options)
+    peers.pair(case, ours, ("faiss.Kmeans, 25 rounds", faiss), error, module="faiss", **options)
+
+
+def representatives(peers, n=10_000, d=16, m=100):
+    """Rows that stand for all: seeds of k-means, far points, facility location, thinning by a kernel."""
+    X = clusters(n, d, 50, np.random.default_rng(1)).astype(np.float64)
+    case = f"{n:,} x {d}, m = {m}"
+
+    def error(rows):
+        return quantization_error(X, X[rows])
+
+    def reach(rows):
+        return pairwise_distances_argmin_min(X, X[rows])[1].max()
+
+    def seeding(seed):
+        return kmeans_plusplus(X, m, random_state=seed)[1]
+
+    def farthest(seed):
+        from skmatter.sample_selection import FPS
+
+        return FPS(n_to_select=m, initialize=seed).fit(X).selected_idx_
+
+    def facilities(rows):
+        from apricot import FacilityLocationSelection
+
+        return FacilityLocationSelection(m).fit(rows).ranking
+
+    ours = "KMeansPlusPlus", lambda seed: KMeansPlusPlus(m, random_state=seed).fit(X).indices_
+    peers.pair(case, ours, ("kmeans_plusplus", seeding), error, module="sklearn", measure="k-means error")
+    ours_far = "KCenter", lambda seed: KCenter(m, random_state=seed).fit(X).indices_
+    peers.pair(case, ours_far, ("skmatter FPS", farthest), reach, module="skmatter", measure="greatest distance")
+
+    few = X[:2000]
+    ours_few = "KMeansPlusPlus", lambda seed: KMeansPlusPlus(m, random_state=seed).fit(few).indices_
+    peers.pair(
+        f"2,000 x {d}, m = {m}",
+        ours_few,
+        ("apricot facility location", lambda seed: facilities(few)),
+        lambda rows: quantization_error(few, few[rows]),
+        module="apricot",
+        measure="k-means error",
+        turns=2,
+    )
+
+
+def thinning(peers, n=4096, d=8, m=64):
+    """Weighted points for k-means: the error on all rows of ten centres that are fitted to the points."""
+    X = clusters(n, d, 10, np.random.default_rng(2)).astype(np.float64)
+    case = f"{n:,} x {d}, m = {m}, then 10 clusters"
+
+    def error(found):
+        rows, weights = found
+        centers = KMeans(10, n_init=5, random_state=0).fit(X[rows], sample_weight=weights).cluster_centers_
+        return quantization_error(X, centers)
+
+    def ours(seed):
+        coreset = LightweightCoreset(m, random_state=seed).fit(X)
+        return coreset.indices_, coreset.weights_
+
+    def compressed(seed):
+        from goodpoints.compress import compresspp_kt
+
+        # sqrt(n) of n = 4^6 rows
+        rows = compresspp_kt(X, kernel_type=b"gaussian", k_params=np.array([2.0 * d]), g=4, seed=seed)
+        return rows, np.ones(len(rows))
+
+    def herded(seed):
+        import jax.numpy as jnp
+        from coreax import Data
+        from coreax.kernels import SquaredExponentialKernel
+        from coreax.solvers import KernelHerding
+
+        solver = KernelHerding(coreset_size=m, kernel=SquaredExponentialKernel(length_scale=float(np.sqrt(d))))
+        coreset, _ = solver.reduce(Data(jnp.asarray(X)))
+        return np.asarray(coreset.indices.data).ravel(), np.ones(m)
+
+    mine = "LightweightCoreset", ours
+    options = dict(measure="k-means error")
+    peers.pair(case, mine, ("goodpoints Compress++", compressed), error, module="goodpoints", **options)
+    peers.pair(case, mine, ("coreax kernel herding", herded), error, module="coreax", turns=2, **options)
+
+
+def classes(peers, m=200):
+    """Points for a logistic regression: its loss on held-out rows."""
+    data = load("cod_rna")
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(data.X))[:20_000]
+    X, y = np.asarray(data.X[order], dtype=np.float64), data.y[order]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    (X, X_new), (y, y_new) = np.split(X, 2), np.split(y, 2)
+
+    def loss(found):
+        rows, targets, weights = found
+        model = LogisticRegression(C=1 / (L2 * len(rows))).fit(
+            rows, targets, sample_weight=weights * len(rows) / weights.sum()
+        )
+        z = model.decision_function(X_new)
+        return np.logaddexp(0, -np.where(y_new == model.classes_[1], z, -z)).mean()
+
+    def ours(seed):
+        return BilevelCoreset(Logistic(l2=L2), size=m, random_state=seed).fit(X, y).take(X, y)
+
+    def resampled(make, seed):
+        share = np.bincount(np.unique(y, return_inverse=True)[1]) / len(y)
+        sizes = dict(zip(np.unique(y), np.round(m * share).astype(int)))
+        rows, targets = make(sizes, seed).fit_resample(X, y)
+        return rows, targets, np.ones(len(rows))
+
+    def centroids(seed):
+        from imblearn.under_sampling import ClusterCentroids
+
+        return resampled(lambda sizes, s: ClusterCentroids(sampling_strategy=sizes, random_state=s), seed)
+
+    def near_miss(seed):
+        from imblearn.under_sampling import NearMiss
+
+        return resampled(lambda sizes, s: NearMiss(sampling_strategy=sizes), seed)
+
+    def at_random(seed):
+        from imblearn.under_sampling import RandomUnderSampler
+
+        return resampled(lambda sizes, s: RandomUnderSampler(sampling_strategy=sizes, random_state=s), seed)
+
+    case = f"cod-rna, 10,000 x {X.shape[1]}, m = {m}"
+    for name, theirs, turns in (
+        ("imblearn ClusterCentroids", centroids, 2),
+        ("imblearn NearMiss", near_miss, 2),
+        ("imblearn RandomUnderSampler", at_random, TURNS),
+    ):
+        options = dict(module="imblearn", measure="held-out log-loss", turns=turns)
+        peers.pair(case, ("BilevelCoreset", ours), (name, theirs), loss, **options)
+
+
+def machines(peers):
+    """The same linear SVM, C = 1: its objective."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20_000, 20))
+    y = np.where(X @ rng.normal(size=20) + 2 * rng.logistic(size=len(X)) > 0, 1, -1)
+    T, t = documents(16_000, 20_000, rng=np.random.default_rng(0))
+    for case, rows, targets in (("20,000 x 20", X, y), ("sparse text, 16,000 x 20,000", T, t)):
+
+        def objective(model, rows=rows, targets=targets):
+            return svm_objective(rows, targets, np.append(model.coef_[0], model.intercept_))
+
+        def ours(seed, rows=rows, targets=targets):
+            return LinearSVM().fit(rows, targets)
+
+        def theirs(seed, rows=rows, targets=targets):
+            return LinearSVC(loss="hinge", max_iter=5000, random_state=seed).fit(rows, targets)
+
+        peers.pair(
+            case,
+            ("LinearSVM", ours),
+            ("LinearSVC(loss='hinge')", theirs),
+            objective,
+            module="sklearn",
+            measure="objective",
+            turns=2,
+        )
+
+
+def main():
+    bench = Bench("peers", "Against what one would pick instead")
+    peers = Peers(bench)
+    for part in (clustering, representatives, thinning, classes, machines):
+        part(peers)
+    names = ("sklearn", "faiss", "imblearn", "apricot", "goodpoints", "coreax", "skmatter")
+    versions = {name: _version(name) for name in names}
+    if peers.missing:
+        bench.title += f" (not installed, and left out: {', '.join(sorted(peers.missing))})"
+    bench.write(peers=versions, not_installed=sorted(peers.missing), turns=TURNS, data="generated, and cod-rna")
+
+
+def _version(name):
+    if importlib.util.find_spec(name) is None:
+        return None
+    return getattr(importlib.import_module(name), "__version__", "unknown")
+
+
+if __name__ == "__main__":
+    import warnings
+
+    warnings.simplefilter("ignore")
+    main()
