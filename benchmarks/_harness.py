@@ -31,7 +31,11 @@ class Bench:
         if any(os.environ.get(v) != "1" for v in THREAD_VARIABLES):
             sys.exit(f"Set {', '.join(THREAD_VARIABLES)} to 1 first, or run `make bench`.")
         self.name, self.title = name, title
-        self.rows = []
+        self.rows, self.notes = [], []
+
+    def note(self, text):
+        """A paragraph below the table, such as what limits a number."""
+        self.notes.append(text)
 
     def time(self, what, candidates, yardstick, *, bars, repeats=5):
         """Median seconds of each candidate over those of the yardstick.
@@ -86,12 +90,14 @@ class Bench:
             machine=provenance.machine(),
             threads=1,
             rows=self.rows,
+            notes=self.notes,
             **more,
         )
         lines = [f"# {self.title}", "", "| case | what | measured | | bar |", "|---|---|---:|---|---|"]
         lines += [f"| {r['case']} | {r['name']} | {r['value']:.4g} | {r['unit']} | {_bar(r)} |" for r in self.rows]
         lines += [
             "",
+            *(line for note in self.notes for line in (note, "")),
             "One thread; medians of interleaved runs; the counts and all seconds are in the JSON beside this.",
             "",
         ]

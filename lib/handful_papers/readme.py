@@ -7,7 +7,7 @@ from handful_papers.catalogue import catalogue
 from handful_papers.gather import agree, claims, collect, tally, tally_text
 
 COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone has none
-SECTIONS = ("tally", "items")
+SECTIONS = ("tally", "items", "peers")
 
 
 def tally_section(*, figures, profiles=COMMITTED):
@@ -53,9 +53,15 @@ def items_section(*, figures, profiles=COMMITTED):
     return "\n".join(lines)
 
 
+def peers_section(*, figures):
+    """The benchmark against what one would pick instead, as ``make bench`` left it beside the `figures`."""
+    table = figures.parent / "benchmarks" / "results" / "peers.md"
+    return table.read_text(encoding="utf-8").partition("\n\n")[2]  # without the heading
+
+
 def update_readme(text, *, figures):
     """The README's text with each section between its two markers. ValueError unless each marker is there once."""
-    for name, section in zip(SECTIONS, (tally_section, items_section)):
+    for name, section in zip(SECTIONS, (tally_section, items_section, peers_section)):
         begin, end = markers(name)
         if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
             raise ValueError(f"README.md must hold these two lines once, in this order:\n{begin}\n{end}")
