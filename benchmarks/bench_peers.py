@@ -2,12 +2,15 @@
 
 Each pair takes turns in one thread. A row of seconds is the median of ours over theirs turn by turn, with the least and
 the greatest of these ratios; a row of quality is ours over theirs in what both are for, smaller is better, medians over
-the turns' seeds. Below one we win. A peer that is not installed is left out, and the table says so.
+the turns' seeds. Below one we win. A peer that is not installed is left out, and the table says so; those that handful
+does not require are imported by name.
 """
 
-import importlib.util
 import statistics
 import time
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 from _harness import Bench
@@ -50,7 +53,7 @@ class Peers:
         module : str, what must be installed
         measure : str, what `quality` is
         """
-        if importlib.util.find_spec(module) is None:
+        if find_spec(module) is None:
             self.missing.add(module)
             return
         seconds, found = ([], []), ([], [])
@@ -82,8 +85,7 @@ def clustering(peers, n=50_000, d=16, k=100):
         return quantization_error(X, centers)
 
     def faiss(seed):
-        import faiss
-
+        faiss = import_module("faiss")
         kmeans = faiss.Kmeans(d, k, niter=25, seed=seed, max_points_per_centroid=n)
         kmeans.train(X)
         return kmeans.centroids
@@ -115,14 +117,10 @@ def representatives(peers, n=10_000, d=16, m=100):
         return kmeans_plusplus(X, m, random_state=seed)[1]
 
     def farthest(seed):
-        from skmatter.sample_selection import FPS
-
-        return FPS(n_to_select=m, initialize=seed).fit(X).selected_idx_
+        return import_module("skmatter.sample_selection").FPS(n_to_select=m, initialize=seed).fit(X).selected_idx_
 
     def facilities(rows):
-        from apricot import FacilityLocationSelection
-
-        return FacilityLocationSelection(m).fit(rows).ranking
+        return import_module("apricot").FacilityLocationSelection(m).fit(rows).ranking
 
     ours = "KMeansPlusPlus", lambda seed: KMeansPlusPlus(m, random_state=seed).fit(X).indices_
     peers.pair(case, ours, ("kmeans_plusplus", seeding), error, module="sklearn", measure="k-means error")
@@ -157,20 +155,14 @@ def thinning(peers, n=4096, d=8, m=64):
         return coreset.indices_, coreset.weights_
 
     def compressed(seed):
-        from goodpoints.compress import compresspp_kt
-
-        # sqrt(n) of n = 4^6 rows
-        rows = compresspp_kt(X, kernel_type=b"gaussian", k_params=np.array([2.0 * d]), g=4, seed=seed)
+        compress = import_module("goodpoints.compress").compresspp_kt  # to the root of n, a power of 4
+        rows = compress(X, kernel_type=b"gaussian", k_params=np.array([2.0 * d]), g=4, seed=seed)
         return rows, np.ones(len(rows))
 
     def herded(seed):
-        import jax.numpy as jnp
-        from coreax import Data
-        from coreax.kernels import SquaredExponentialKernel
-        from coreax.solvers import KernelHerding
-
-        solver = KernelHerding(coreset_size=m, kernel=SquaredExponentialKernel(length_scale=float(np.sqrt(d))))
-        coreset, _ = solver.reduce(Data(jnp.asarray(X)))
+        kernel = import_module("coreax.kernels").SquaredExponentialKernel(length_scale=float(np.sqrt(d)))
+        solver = import_module("coreax.solvers").KernelHerding(coreset_size=m, kernel=kernel)
+        coreset, _ = solver.reduce(import_module("coreax").Data(import_module("jax.numpy").asarray(X)))
         return np.asarray(coreset.indices.data).ravel(), np.ones(m)
 
     mine = "LightweightCoreset", ours
@@ -205,20 +197,21 @@ def classes(peers, m=200):
         rows, targets = make(sizes, seed).fit_resample(X, y)
         return rows, targets, np.ones(len(rows))
 
-    def centroids(seed):
-        from imblearn.under_sampling import ClusterCentroids
+    def under_sampling():
+        return import_module("imblearn.under_sampling")
 
-        return resampled(lambda sizes, s: ClusterCentroids(sampling_strategy=sizes, random_state=s), seed)
+    def centroids(seed):
+        return resampled(
+            lambda sizes, s: under_sampling().ClusterCentroids(sampling_strategy=sizes, random_state=s), seed
+        )
 
     def near_miss(seed):
-        from imblearn.under_sampling import NearMiss
-
-        return resampled(lambda sizes, s: NearMiss(sampling_strategy=sizes), seed)
+        return resampled(lambda sizes, s: under_sampling().NearMiss(sampling_strategy=sizes), seed)
 
     def at_random(seed):
-        from imblearn.under_sampling import RandomUnderSampler
-
-        return resampled(lambda sizes, s: RandomUnderSampler(sampling_strategy=sizes, random_state=s), seed)
+        return resampled(
+            lambda sizes, s: under_sampling().RandomUnderSampler(sampling_strategy=sizes, random_state=s), seed
+        )
 
     case = f"cod-rna, 10,000 x {X.shape[1]}, m = {m}"
     for name, theirs, turns in (
@@ -271,13 +264,11 @@ def main():
 
 
 def _version(name):
-    if importlib.util.find_spec(name) is None:
+    if find_spec(name) is None:
         return None
-    return getattr(importlib.import_module(name), "__version__", "unknown")
+    return getattr(import_module(name), "__version__", "unknown")
 
 
 if __name__ == "__main__":
-    import warnings
-
     warnings.simplefilter("ignore")
     main()

@@ -81,10 +81,10 @@ def binary(bench, m=100, repeats=7):
     steps = m - 10
     bench.note(
         f"Binary selection: each of {steps} steps takes three products with X (logits, gradient, scores) and one "
-        f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's 200: these sets stay in "
-        "the processor's cache, so that reading X once for two of them saves nothing. The rest are the exponentials, "
-        f"which weigh most where rows are short, and {steps} inner problems of up to {m} points, which weigh most where "
-        "rows are few."
+        f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's 200: these sets stay "
+        "in the processor's cache, so that reading X once for two of them saves nothing. The rest are exponentials, "
+        f"which weigh most where rows are short, and {steps} inner problems of up to {m} points, which weigh most "
+        "where rows are few."
     )
 
 
@@ -115,20 +115,20 @@ def several_classes(bench, m=400, repeats=5):
     with mock.patch.object(multinomial, "hessian_product", counted):
         multinomial_coreset(Z, y, m)
     bench.note(
-        f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are {6 * steps * n * d * k / 1e9:.1f} "
-        f"billion operations, and the {len(flops):,} conjugate gradients of the inner problems {sum(flops) / 1e9:.1f} "
-        f"billion, in products with {k} columns."
+        f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are "
+        f"{6 * steps * n * d * k / 1e9:.1f} billion operations, and the {len(flops):,} conjugate gradients of the inner "
+        f"problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns."
     )
 
 
 def steps(bench, repeats=3):
     """Seconds with a few more features over those before, around every place where another way becomes cheaper."""
     rng = np.random.default_rng(0)
-    for features in ((72, 80, 88), (120, 128, 130, 136), (200, 216), (256, 272, 288, 304, 320, 336)):
-        data = {d: normal(5000, d, rng) for d in features}
-        functions = {d: partial(coreset, *data[d], size=50) for d in features}
+    for widths in ((72, 80, 88), (120, 128, 130, 136), (200, 216), (256, 272, 288, 304, 320, 336)):
+        data = {d: normal(5000, d, rng) for d in widths}
+        functions = {d: partial(coreset, *data[d], size=50) for d in widths}
         worst = max(after / before for before, after in pairwise(medians(functions, repeats).values()))
-        case = f"5,000 rows, m = 50, d = {', '.join(map(str, features))}"
+        case = f"5,000 rows, m = 50, d = {', '.join(map(str, widths))}"
         bench.value(case, "greatest step", worst, unit="x the d before", bar=1.3)
 
 

@@ -339,8 +339,11 @@ def test_verdicts_agree_with_their_number():
 
 def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     path = tmp_path / "README.md"
-    stale = "\n".join(f"{begin}\nstale text\n{end}" for begin, end in map(markers, ("tally", "items")))
+    stale = "\n".join(f"{begin}\nstale text\n{end}" for begin, end in map(markers, ("tally", "items", "peers")))
     path.write_text(f"before\n{stale}\nafter\n")
+    table = figures.parent / "benchmarks" / "results" / "peers.md"
+    table.parent.mkdir(parents=True)
+    table.write_text("# Against others\n\n| case |\n|---|\n| ours |\n")
     index = tmp_path / "notebooks" / "index.ipynb"
     index.parent.mkdir()
     cells = [cell("# Contents", kind="markdown"), cell("stale text", tags=["items"], kind="markdown")]
@@ -353,6 +356,8 @@ def test_the_readme_is_written_between_its_markers(figures, tmp_path):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "stale text" not in text + index.read_text()
+    assert "| ours |" in text
+    assert "# Against others" not in text
     assert "(bico/fig06_binary_logistic.ipynb)" in index.read_text()  # as seen from its folder
 
 
