@@ -191,27 +191,21 @@ def classes(peers, m=200):
     def ours(seed):
         return BilevelCoreset(Logistic(l2=L2), size=m, random_state=seed).fit(X, y).take(X, y)
 
-    def resampled(make, seed):
+    def resampled(name, **options):
         share = np.bincount(np.unique(y, return_inverse=True)[1]) / len(y)
         sizes = dict(zip(np.unique(y), np.round(m * share).astype(int)))
-        rows, targets = make(sizes, seed).fit_resample(X, y)
+        method = getattr(import_module("imblearn.under_sampling"), name)
+        rows, targets = method(sampling_strategy=sizes, **options).fit_resample(X, y)
         return rows, targets, np.ones(len(rows))
 
-    def under_sampling():
-        return import_module("imblearn.under_sampling")
-
     def centroids(seed):
-        return resampled(
-            lambda sizes, s: under_sampling().ClusterCentroids(sampling_strategy=sizes, random_state=s), seed
-        )
+        return resampled("ClusterCentroids", random_state=seed)
 
     def near_miss(seed):
-        return resampled(lambda sizes, s: under_sampling().NearMiss(sampling_strategy=sizes), seed)
+        return resampled("NearMiss")
 
     def at_random(seed):
-        return resampled(
-            lambda sizes, s: under_sampling().RandomUnderSampler(sampling_strategy=sizes, random_state=s), seed
-        )
+        return resampled("RandomUnderSampler", random_state=seed)
 
     case = f"cod-rna, 10,000 x {X.shape[1]}, m = {m}"
     for name, theirs, turns in (

@@ -116,8 +116,8 @@ def several_classes(bench, m=400, repeats=5):
         multinomial_coreset(Z, y, m)
     bench.note(
         f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are "
-        f"{6 * steps * n * d * k / 1e9:.1f} billion operations, and the {len(flops):,} conjugate gradients of the inner "
-        f"problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns."
+        f"{6 * steps * n * d * k / 1e9:.1f} billion operations, and the {len(flops):,} conjugate gradients of the "
+        f"inner problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns."
     )
 
 
