@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
+LARGEST = 1e50  # magnitude of a parameter
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -17,6 +18,10 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+class ConvergenceError(ValueError):
+    """A solve or a training did not end where it should: features, a penalty or a rate are out of scale."""
 
 
 def is_dask(*data):
@@ -52,7 +57,9 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
 
 
 def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
-    """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
+    """ValueError unless `value` is a real number within the limits; a bool does not count as a number.
+
+    Whatever the limits, a number other than 0 has a magnitude of 1e-50 to 1e50: products of four do not overflow.
 
     Parameters
     ----------
@@ -62,6 +69,12 @@ def check_number(name, value, *, above=None, least=None, below=None, most=None, 
     """
     limits = dict(above=above, least=least, below=below, most=most)
     _check(name, value, Real, "a finite number", limits, of, why)
+    if value and not 1 / LARGEST <= abs(float(value)) <= LARGEST:
+        owner = "" if of is None else f" of {type(of).__name__}"
+        raise ValueError(
+            f"{name}{owner} must be 0 or {1 / LARGEST:g} to {LARGEST:g} in magnitude, got {name}={value!r}: products "
+            "of it overflow or vanish; scale the problem."
+        )
 
 
 def _check(name, value, kind, what, limits, of, why):

@@ -155,14 +155,13 @@ def _centers(world, name, odd):
 
 def entries():
     positive = vector(lambda world: world.rng.random(world.n) + 0.1, least=0, names="distance|u")
-    shared = "1e10"
     rows = {
         "handful.clustering.VCGMM": entry(
             clustering.VCGMM,
             BY_NAME,
             run=_clusters,
             check=_check_clusters,
-            X=matrix(may=shared),
+            X=matrix(True, may="1e10 csr csr_array csc_float32 empty_csr"),  # sparse ones with a coreset_size only
             sample_weight=weights,
             coreset_size=integer(least=2, good=(5, 100), none=True),
             init=choice("greedy", "k-means++", "afkmc2", names="init"),
@@ -175,7 +174,7 @@ def entries():
             BY_NAME,
             run=_clusters,
             check=_check_clusters,
-            X=matrix(may=shared),
+            X=matrix(True, may="1e10"),
             sample_weight=weights,
             sampler=same(None),
             init=choice("k-means++", names="init"),

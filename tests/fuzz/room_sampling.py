@@ -188,7 +188,7 @@ def _dpp_adjust(world):
         world.cases["X"] = X._replace(verdict=MAY_FAIL, names="rank|entry of at least|k")
     elif X.verdict == 0:
         world.cases["X"] = X._replace(verdict=MAY_FAIL, names="entry of at least")
-    if getattr(X.value, "shape", (world.n,))[0] != world.n:
+    if np.shape(X.value)[:1] != (world.n,):
         world.cases["indices"] = world.cases["indices"]._replace(verdict=max(1, world.cases["indices"].verdict))
 
 

@@ -30,7 +30,6 @@ INSIDE = "takes what its callers have checked; each of them is in the table"
 KERNEL = "compiled: takes what its callers have checked"
 LONG = "trains a network for minutes at its smallest; its own tests give it bad input"
 STEP = "a step of augment, which checks the recordings; tests/test_active_audio.py"
-NEW = "has no row yet: its own tests give it bad input"
 EXEMPT = {
     "handful.active.audio.change_amplitude": STEP,
     "handful.active.audio.change_speed": STEP,
@@ -48,11 +47,6 @@ EXEMPT = {
     "handful.bilevel.selections.softmax.SoftmaxSelection": INSIDE,
     "handful.bilevel.strategies.weights.descend": INSIDE,
     "handful.bilevel.Suspects": "what suspects() gives",
-    "handful.bilevel.proxies.TreeLeaves": NEW,
-    "handful.bilevel.suspects": NEW,
-    "handful.compare": NEW,
-    "handful.CoresetSampler": NEW,
-    "handful.WeightedFit": NEW,
     "handful.bilevel.trainer.class_weights": INSIDE,
     "handful.bilevel.trainer.held_out_loss": INSIDE,
     "handful.checks.check_integer": "the check itself; tests/test_checks.py",

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from handful.active.networks import network
-from handful.checks import MAX_SEED, as_generator, check_integer, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
 
 try:
     import torch
@@ -92,7 +92,7 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             for values that are not finite, arrays that do not fit, no labelled row, and labels outside `classes`
-        FloatingPointError
+        ConvergenceError
             if training ends with a loss that is not finite
         """
         self._check()
@@ -147,11 +147,11 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
             optimiser.step()
             schedule.step()
             _lerp(average, net, 1.0 - min(self.average, (1 + step) / (10 + step)))
-        if not np.isfinite(loss.item()):
+        if not (loss.isfinite() and all(p.isfinite().all() for p in average.parameters())):
             del self.network_
-            raise FloatingPointError(
+            raise ConvergenceError(
                 f"training diverged: the loss is {loss.item()} after {self.n_steps} steps with learning_rate="
-                f"{self.learning_rate:g}; lower learning_rate."
+                f"{self.learning_rate:g} and weight_decay={self.weight_decay:g}; lower them."
             )
 
     def _prepare(self, variants, targets, rng):

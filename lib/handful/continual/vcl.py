@@ -54,7 +54,7 @@ class VCL(BaseEstimator):
 
     Raises
     ------
-    FloatingPointError
+    ConvergenceError
         if the loss stops being finite in training
 
     Examples
@@ -184,8 +184,8 @@ class VCL(BaseEstimator):
             check_integer("hidden", width)
         for name in ("prior_sd", "start_sd"):
             check_number(name, getattr(self, name), least=1e-8, most=1e8, why="squares of others overflow in float32")
-        for name in ("kl_weight", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
+        check_number("kl_weight", self.kl_weight, above=0, most=1e8, why="larger ones overflow in float32")
+        check_number("learning_rate", self.learning_rate, above=0)
         if self.selector is not None:
             check_selector(self.selector)
         X, y = self._check_rows(X), np.asarray(y)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_integer, check_number
+from handful.checks import ConvergenceError, check_integer, check_number
 from handful.dictionary.recovery import Recovery
 
 try:
@@ -63,7 +63,7 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     ------
     ValueError
         for values outside [0, 1]
-    FloatingPointError
+    ConvergenceError
         if training diverges
     """
     for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
@@ -164,7 +164,12 @@ class Generative(Recovery):
         inner = seen.mT @ seen
         diagonal = inner.diagonal(dim1=1, dim2=2)
         diagonal += self.l2 if damping is None else self.l2 + damping[:, None]
-        return torch.linalg.cholesky(inner), seen
+        root, failed = torch.linalg.cholesky_ex(inner)
+        if failed.any():
+            raise ConvergenceError(
+                f"the codes are not determined at l2={self.l2:g}, in {inner.dtype}: raise l2, or scale X."
+            )
+        return root, seen
 
     def _objective(self, A, measured, codes, signals):
         return (measured - signals @ A.T).square().sum(1) + self.l2 * codes.square().sum(1)

@@ -10,7 +10,8 @@ from handful.bilevel.numerics.multinomial import (
     solve_hessian,
     solve_multinomial,
 )
-from handful.bilevel.numerics.newton import ConvergenceError, cholesky_inverse
+from handful.bilevel.numerics.newton import cholesky_inverse
+from handful.checks import ConvergenceError
 
 SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
 WEIGHTS_TOL = 1e-4  # where weights are optimised, so that losses and their gradients count

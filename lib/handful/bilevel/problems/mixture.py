@@ -6,7 +6,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.problems.mixture_kernels import add_hessian, em, parts_of, responsibilities, theta_of
-from handful.checks import MAX_SEED, as_generator, check_integer, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
 
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
@@ -173,7 +173,15 @@ class GaussianMixture(Problem):
             R[np.arange(n), labels] = 1.0
             center = weights @ X  # the mean of components that get no point
             parts = np.zeros(k), np.tile(center, (k, 1)), np.zeros((k, d, d))
-        value = em(X, weights, R, self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None, *parts)
+        try:
+            value = em(X, weights, R, self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None, *parts)
+        except LinAlgError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise ConvergenceError(
+                f"GaussianMixture has a covariance that is singular to rounding, with prior={self.prior:g}, "
+                f"prior_variance={self.prior_variance:g} and X up to {np.abs(X).max():.3g}: scale X, or choose others."
+            )
         return value, theta_of(*parts)
 
     def _objective(self, theta, X, weights):
