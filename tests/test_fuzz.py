@@ -28,43 +28,6 @@ SLOW = {
 }
 
 
-# A surprise is known there, or the outcome may hang on a processor's rounding: it is shown, and fails nothing yet.
-OPEN = {
-    "handful.CoresetEstimator",
-    "handful.bilevel.BilevelCoreset",
-    "handful.bilevel.Network",
-    "handful.bilevel.ProxyCoreset",
-    "handful.bilevel.Regularised",
-    "handful.bilevel.design_gradient",
-    "handful.bilevel.proxies.CNTK",
-    "handful.bilevel.proxies.Linear",
-    "handful.bilevel.proxies.NTK",
-    "handful.bilevel.proxies.Nystrom",
-    "handful.bilevel.proxies.Polynomial",
-    "handful.bilevel.proxies.RBF",
-    "handful.bilevel.proxies.kernel_matrix",
-    "handful.clustering.MiniBatchKMeans",
-    "handful.continual.vcl.VCL",
-    "handful.dictionary.L1",
-    "handful.dictionary.MeasurementSelector",
-    "handful.dictionary.generative.Generative",
-    "handful.dictionary.generative.train_vae",
-    "handful.dictionary.recovery_error",
-    "handful.sampling.FullInformation",
-    "handful.sampling.KDPP",
-    "handful.sampling.MixtureSampler",
-    "handful.sensitivity.LogisticSensitivity",
-    "handful.sensitivity.MixtureSensitivity",
-    "handful.sensitivity.SVMCoreset",
-    "handful.sensitivity.lightweight_coreset",
-    "handful.sensitivity.svm_bounds.exact_sensitivity",
-    "handful.svm.LinearSVM",
-}
-
-
-AS_OPEN = pytest.mark.xfail(strict=False, reason="a known surprise, or one that may hang on a processor's rounding")
-
-
 def test_every_public_name_is_in_the_table_or_says_why_not():
     public, known = table.public(), set(ENTRIES) | set(table.EXEMPT)
     assert sorted(set(public) - known) == [], "give it a row in its room of tests/fuzz, or a reason in EXEMPT"
@@ -72,10 +35,7 @@ def test_every_public_name_is_in_the_table_or_says_why_not():
 
 
 @pytest.mark.filterwarnings("ignore:all .* points are of the random start")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=AS_OPEN) if n in OPEN else n for n in sorted(ENTRIES)],
-)
+@pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_an_input_works_or_is_refused_by_name(name):
     for i in range(SLOW.get(name, INPUTS)):
         throw(ENTRIES[name], name, i)

@@ -77,6 +77,11 @@ def check_number(name, value, *, above=None, least=None, below=None, most=None, 
         )
 
 
+def check_positive(name, value, why=""):
+    """ValueError unless `value`, which follows from the data, is a finite real number above 0, of any magnitude."""
+    _check(name, value, Real, "a finite number", dict(above=0), None, why)
+
+
 def _check(name, value, kind, what, limits, of, why):
     limits = {key: limit for key, limit in limits.items() if limit is not None}
     number = value.item() if isinstance(value, np.generic) else value  # a limit may lie outside of float32
@@ -109,7 +114,7 @@ def check_vector(values, name, n=None, *, least=None):
 
     Parameters
     ----------
-    values : finite numbers
+    values : finite numbers of which products of four do not overflow
     name : str
     n : int, the length; None for any but 0
     least : number, below which no entry may be, or None
@@ -123,7 +128,9 @@ def check_vector(values, name, n=None, *, least=None):
     if not np.isfinite(out).all() or (least is not None and out.min() < least):
         limit = "" if least is None else f" of at least {least}"
         raise ValueError(f"{name} must hold finite numbers{limit}, got {out.min():.3g} to {out.max():.3g}.")
-    return out.astype(np.float64)
+    out = out.astype(np.float64)
+    check_magnitude(out, name, out.dtype)
+    return out
 
 
 def checked_shape(X):

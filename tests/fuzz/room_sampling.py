@@ -9,6 +9,7 @@ from handful.sampling.torch_sampler import AdaptiveBatchSampler, Weighted
 from fuzz.kinds import (
     FAILS,
     MAY_FAIL,
+    WORKS,
     Case,
     boolean,
     choice,
@@ -26,7 +27,7 @@ from fuzz.throw import call, entry
 BY_NAME = {
     "random_state": seed(),
     "rng": generator,
-    "beta": number(above=0, good=(0.5, 10.0)),
+    "beta": number(least=1e-15, good=(0.5, 10.0)),
     "gamma": number(least=0, most=1, good=(0.01, 0.2)),
     "eps": number(above=0, good=(1.0, 1000.0)),
     "scale": number(above=0, good=(1.0, 1e14), none=True),
@@ -137,6 +138,10 @@ def _replay(cls, arguments, world):
         value = arguments["losses"]
         sampler.update(value if isinstance(value, str) else np.full(len(indices), value))
     return *sampler.sample(), sampler.probabilities, sampler.mixture_weights, sampler
+
+
+def _capacity(world):
+    return world.cases["capacity"].value if world.cases["capacity"].verdict == WORKS else 10
 
 
 def _full(cls, arguments, world):
@@ -285,8 +290,8 @@ def entries():
             components=choice(((0.5, 0.1),), ((0.1, 0.01), (0.9, 1.0)), names="component|str|float|number"),
             mixture_weights=same(None),
             losses=losses(signed=True),
-            count=integer(1, 10, good=(5, 10)),
-            batch_size=integer(1, 10),
+            count=integer(1, _capacity, good=(5, 10)),
+            batch_size=integer(1, _capacity),
         ),
         "SetMixture": entry(sampling.SetMixture, BY_NAME, run=steps, components=_components, losses=losses()),
         "KDPP": entry(
@@ -319,7 +324,7 @@ def entries():
             learning_rate=number(above=0, good=(1e-3, 0.1)),
             n_steps=integer(good=(1, 5)),
             coef=same(None),
-            power=number(good=(0.5, 1.0)),
+            power=number(least=0, most=10, good=(0.5, 1.0)),
             truncation=number(least=0, below=1, good=(0.0, 0.5)),
             record_at=same((), (1,)),
         ),

@@ -91,13 +91,18 @@ def _not_none(case):
     return Case(KCenter()) if case.value is None else case
 
 
+def _clusters(world, name, odd):
+    wrong = [0, -1, 2.5, "nonsense", None, True, [3]]
+    return Case(world.pick(wrong), FAILS, name) if odd else Case(world.pick(["auto", "log", 1, 3]))
+
+
 TREES = "nan 1e300 one_huge_value"  # scikit-learn's trees take the first, and warn at the others
 OWN = {
     BilevelCoreset: BILEVEL,
     OptimalDesign: dict(rule=choice("exact", "linear")),
     SVMCoreset: dict(
         rule=choice("mixture", "tight", "paper"),
-        n_clusters=choice("auto", "log", 1, 3),
+        n_clusters=_clusters,
     ),
     StratifiedCoreset: dict(by=same(None)),
     ProxyCoreset: dict(

@@ -14,6 +14,7 @@ import handful
 
 from fuzz import room_bilevel, room_clustering, room_other, room_sampling, room_selectors
 
+ROOMS = (room_selectors, room_bilevel, room_sampling, room_clustering, room_other)
 ROOT = Path(__file__).parents[2]
 OPEN = (
     "handful.linalg",
@@ -109,9 +110,12 @@ EXEMPT = {
 
 def entries():
     """All rows of the table: Entry by public name."""
-    rooms = (room_selectors, room_bilevel, room_sampling, room_clustering, room_other)
-    found = {name: entry for room in rooms for name, entry in room.entries().items()}
-    return dict(sorted(found.items()))
+    return dict(sorted((name, entry) for room in ROOMS for name, entry in room.entries().items()))
+
+
+def room_of():
+    """The module that holds the row, by public name."""
+    return {name: room for room in ROOMS for name in room.entries()}
 
 
 def public():

@@ -124,7 +124,7 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
     def _check(self):
         for name in ("n_steps", "batch_size"):
             check_integer(name, getattr(self, name))
-        for name, most in {"learning_rate": None, "weight_decay": None, "average": 1}.items():
+        for name, most in {"learning_rate": 1e8, "weight_decay": 1e8, "average": 1}.items():
             check_number(name, getattr(self, name), least=0, most=most)
 
     def _train(self, net, variants, targets, rng):
@@ -168,7 +168,10 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
         X = X[:, None] if X.ndim == 3 else X
         with torch.inference_mode():
             parts = [function(rows.to(self.device)) for rows in torch.as_tensor(X).split(PREDICT)]
-        return torch.cat(parts).cpu().numpy()
+        values = torch.cat(parts).cpu().numpy()
+        if not np.isfinite(values).all():
+            raise ConvergenceError("the network gives values that are not finite: scale X, or lower learning_rate.")
+        return values
 
     def predict_proba(self, X):
         """Class probabilities, shape (n, classes), float32."""

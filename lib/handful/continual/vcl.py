@@ -165,7 +165,10 @@ class VCL(BaseEstimator):
         return float(np.mean(predicted == y))
 
     def _check_rows(self, X):
-        X = np.asarray(X, dtype=np.float32)
+        if np.iscomplexobj(X):
+            raise ValueError("Complex data not supported: X must hold real numbers.")
+        with np.errstate(over="ignore"):
+            X = np.asarray(X, dtype=np.float32)
         if X.ndim != 2 or not len(X):
             raise ValueError(f"X must be 2-d and not empty, got shape {X.shape}.")
         if not np.isfinite(X).all():
@@ -184,8 +187,8 @@ class VCL(BaseEstimator):
             check_integer("hidden", width)
         for name in ("prior_sd", "start_sd"):
             check_number(name, getattr(self, name), least=1e-8, most=1e8, why="squares of others overflow in float32")
-        check_number("kl_weight", self.kl_weight, above=0, most=1e8, why="larger ones overflow in float32")
-        check_number("learning_rate", self.learning_rate, above=0)
+        for name in ("kl_weight", "learning_rate"):
+            check_number(name, getattr(self, name), above=0, most=1e8, why="larger ones overflow in float32")
         if self.selector is not None:
             check_selector(self.selector)
         X, y = self._check_rows(X), np.asarray(y)

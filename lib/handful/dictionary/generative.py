@@ -68,7 +68,7 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     """
     for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
         check_integer(name, value)
-    check_number("learning_rate", learning_rate, above=0)
+    check_number("learning_rate", learning_rate, above=0, most=1e8)
     if not isinstance(rng, torch.Generator):
         raise TypeError(f"rng must be a torch.Generator, such as torch.Generator().manual_seed(0); got {rng!r}.")
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))

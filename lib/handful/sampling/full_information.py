@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_integer, check_number, check_vector
+from handful.checks import LARGEST, check_integer, check_number, check_vector
 from handful.sampling.base import as_vector, check_losses
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import Learned, NewtonLearner
@@ -33,7 +33,10 @@ def _checked_cost(w, probabilities, losses):
     p, _ = check_probabilities(probabilities, uniform=True)
     w = check_vector(w, "w", len(p))
     w = np.where((w < 0) & (w > -1e-9), 0.0, w)  # rounding of who made them
-    return check_vector(w, "w", least=0), p, check_vector(losses, "losses", p.shape[1], least=0)
+    w, losses = check_vector(w, "w", least=0), check_vector(losses, "losses", p.shape[1], least=0)
+    if not (w @ p).min() > 1 / LARGEST:
+        raise ValueError(f"w must give every point a probability above 0, got w={w[:5]}.")
+    return w, p, losses
 
 
 def theory_settings(k, horizon, *, bound=1.0, c=None):

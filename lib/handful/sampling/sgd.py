@@ -71,7 +71,7 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
         raise ValueError(f"loss must be one of {sorted(LOSSES)}, got {loss!r}.")
     check_number("learning_rate", learning_rate, above=0)
     check_integer("n_steps", n_steps)
-    check_number("power", power)
+    check_number("power", power, least=0, most=10)
     check_number("truncation", truncation, least=0, below=1)
     X = np.ascontiguousarray(check_rows(X))
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -88,7 +88,7 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
         gradient, plain, norms = _gradient(X, y, indices, used, coef, LOSSES[loss])
         if not norms.sum() < LARGEST_LOSS:
             raise ConvergenceError(
-                f"linear SGD diverged by step {t} of {n_steps}; lower learning_rate={learning_rate}."
+                f"linear SGD diverged by step {t} of {n_steps}; scale X, or lower learning_rate={learning_rate}."
             )
         sampler.update(np.linalg.norm(plain) if sampler.draws_sets else norms)
         coef -= learning_rate / t**power * gradient
