@@ -103,8 +103,8 @@ def check_rows(X, name="X", *, accept_sparse=False):
     """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
     try:
         X = check_array(X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse)
-    except ValueError as error:  # about shapes, it does not say of what
-        raise ValueError(f"{name}: {error}") from None
+    except (ValueError, TypeError) as error:  # about shapes and objects, it does not say of what
+        raise type(error)(f"{name}: {error}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X
 

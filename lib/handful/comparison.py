@@ -162,6 +162,8 @@ def compare(
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
     score = check_scoring(estimator, scoring)
+    if y is None:
+        raise ValueError("y is None: compare needs labels or targets to score on.")
     check_consistent_length(X, y)
     classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})

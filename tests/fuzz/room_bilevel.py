@@ -127,7 +127,7 @@ def entries():
             run=_strategy,
             threshold=number(least=0, below=1, good=(0.01, 0.1, 0.0)),
             plateau=integer(good=(3, 5)),
-            shrink=number(above=0, below=1, good=(0.9, 0.99)),
+            shrink=number(above=0, most=1, good=(0.9, 0.99)),
             polish_max_iter=integer(0, good=(0, 1, 5)),
         ),
         "Exact": entry(bilevel.Exact, BY_NAME, run=_solver),
@@ -185,7 +185,7 @@ def entries():
             proxies.TreeLeaves,
             BY_NAME,
             run=lambda cls, a, w: call(cls, a, w).fit_transform(a["X"], w.code[: (*np.shape(a["X"]), 0)[0]]),
-            X=matrix(of=lambda world: world.X[:10], without="3-d"),
+            X=matrix(of=lambda world: world.X[:10], without="3-d 1e300 one_huge_value"),
             forest=choice(
                 None, RandomTreesEmbedding(3), ExtraTreesClassifier(3), GradientBoostingClassifier(n_estimators=2)
             ),
@@ -244,8 +244,8 @@ def _network(cls, arguments, world):
         arguments["train"] = TrainConfig(n_steps=2)
     rows, y = np.tile(world.X[:, :2], (3, 2))[:, :2].astype(np.float32), np.tile(world.code, 3)
     problem = call(cls, arguments, world)
-    coreset = BilevelCoreset(problem, size=4, rule="linear", strategy=bilevel.Forward(2, n_start=2), random_state=0)
-    return coreset.fit(rows, y)
+    options = dict(rule="linear", strategy=bilevel.Forward(2, n_start=2), ihvp=bilevel.ConjugateGradients(5))
+    return BilevelCoreset(problem, size=4, **options, random_state=0).fit(rows, y)
 
 
 def _check_suspects(result, arguments, world):

@@ -165,7 +165,7 @@ def entries():
             check=_check_clusters,
             X=matrix(True, may="1e10 csr csr_array csc_float32 empty_csr"),  # sparse ones with a coreset_size only
             sample_weight=weights,
-            coreset_size=integer(least=2, good=(5, 100), none=True),
+            coreset_size=integer(good=(5, 100), none=True),
             init=choice("greedy", "k-means++", "afkmc2", names="init"),
             algorithm=choice("fast", "paper"),
             tol=number(least=0, good=(1e-4, 1e-2)),
@@ -252,7 +252,7 @@ def entries():
 
 def _cluster_adjust(world):
     coreset = world.cases.get("coreset_size")
-    if coreset is not None and coreset.verdict == WORKS and isinstance(coreset.value, int) and coreset.value > world.n:
+    if coreset is not None and coreset.verdict == WORKS and not 3 < (coreset.value or 4) <= world.n:
         world.cases["coreset_size"] = coreset._replace(verdict=MAY_FAIL)
     if "n_clusters" not in world.cases:  # eight, which may be more than there are rows
         world.cases["n_clusters"] = Case(2)

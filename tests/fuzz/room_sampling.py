@@ -41,7 +41,7 @@ BY_NAME = {
     "regularisation": number(above=0, good=(1.0, 1e-3), none=True),
     "learn": boolean(),
     "leak": number(least=0, good=(1e-7, 0.5)),
-    "smoothing": number(above=0, most=1, good=(0.1, 1.0)),
+    "smoothing": number(least=1e-12, most=1, good=(0.1, 1.0)),
 }
 
 
@@ -87,6 +87,12 @@ def _mixture_weights(k):
         )
 
     return kind
+
+
+def _last_is_uniform(world):
+    p, w = world.cases["probabilities"].value, world.cases.get("mixture_weights")
+    if w is not None and isinstance(p, np.ndarray) and p.shape == (3, world.n) and np.ptp(p[-1].real) == 0:
+        world.cases["mixture_weights"] = w._replace(verdict=max(w.verdict, MAY_FAIL), names="mixture_weights")
 
 
 def losses(shape=None, signed=False):
@@ -267,6 +273,7 @@ def entries():
             check=check_draws,
             probabilities=_probabilities,
             mixture_weights=_mixture_weights(3),
+            adjust=_last_is_uniform,
             uniform=same(True),
             losses=same(1.0),
         ),

@@ -170,6 +170,11 @@ def _selector(cls):
         if cls is BilevelCoreset and y is not None and y.verdict == FAILS and "class" in y.names:
             several = len(np.unique(np.asarray(y.value))) > 1 if y.value is not None else False
             rest["y"] = y._replace(verdict=MAY_FAIL) if several and np.ndim(y.value) == 1 else y
+        if isinstance(getattr(rest.get("problem"), "value", None), LeastSquares):  # takes any numbers, and no words
+            rest["y"] = rest["y"]._replace(
+                verdict=MAY_FAIL if np.ndim(rest["y"].value) == 1 else rest["y"].verdict,
+                names="|".join(filter(None, [rest["y"].names, r"\by\b"])),
+            )
         # a classifier that asks for one point of each class
         if (two or cls in (BilevelCoreset, StratifiedCoreset)) and "size" in rest and rest["size"].value == 1:
             rest["size"] = rest["size"]._replace(verdict=MAY_FAIL, names="size must be at least 2|size")
@@ -284,7 +289,7 @@ def _weights_of(world, name, odd):
         -good,
         np.full(world.d, np.nan),
         np.full(world.d, np.inf),
-        good[:-1],
+        np.append(good, 1.0),
         good.astype(str),
         good[:, None],
         good + 1j,
@@ -356,7 +361,7 @@ def entries():
         ReplayBuffer,
         BY_NAME,
         run=_memory_of_tasks,
-        selector=selectors,
+        selector=choice(KCenter(), KMeansPlusPlus(), names="selector|fit"),  # which read the rows
         size=integer(good=(2, 3)),
         X=matrix(
             without="csr csr_array csc_float32 empty_csr 1-d 3-d list frame object strings object_strings objects None "
@@ -421,7 +426,7 @@ def entries():
         check=_check_compare,
         selectors=_selectors,
         estimator=choice(DecisionTreeClassifier(max_depth=1), DecisionTreeClassifier()),
-        X=matrix(True),
+        X=matrix(True, without=TREES),
         y=labels(False, True, True),
         sizes=_sizes,
         scoring=choice(None, "accuracy", names="scor"),
@@ -498,10 +503,12 @@ def _held_out(world, name, odd):
 
 
 def _few_rows(world):
-    """So few rows that a class may be missing on one side, or that there are fewer than are to be chosen."""
-    world.cases["X"] = world.cases["X"]._replace(names=f"{world.cases['X'].names}|inconsistent numbers of samples")
-    if world.n < 12 and world.cases["y"].verdict == WORKS:
-        world.cases["y"] = world.cases["y"]._replace(verdict=MAY_FAIL, names="class|size|stratum|strata|test_size")
+    """Words that errors may say of few rows, of no rows, and of labels that the estimator's score does not take."""
+    X, y = world.cases["X"], world.cases["y"]
+    world.cases["X"] = X._replace(names=f"{X.names}|inconsistent numbers of samples")
+    names = "|".join(filter(None, [y.names, "class|size|strat|score"]))
+    may = MAY_FAIL if world.n < 12 else WORKS
+    world.cases["y"] = y._replace(verdict=max(y.verdict, may), names=names)
 
 
 __all__ = ["BY_NAME", "entries", "parameters"]

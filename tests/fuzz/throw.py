@@ -16,7 +16,7 @@ from fuzz.kinds import FAILS, WORKS, World
 
 # Whose defaults need more rows, or more time, than an input has.
 ALWAYS = ("X", "y", "size", "batch_size", "n_clusters", "n_classes", "n_kept", "test_size", "latent", "selector")
-ALWAYS += ("n_steps", "n_epochs", "n_coreset_epochs")
+ALWAYS += ("n_steps", "n_epochs", "n_coreset_epochs", "n_init", "n_components")
 
 
 class Surprise(AssertionError):
