@@ -54,6 +54,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 4))
 Y = np.arange(40) % 2
 P = np.full((2, 40), 1 / 40)
+ONE_BY_ONE = UniformSampler(40, batch_size=1)
 SIGNS = 2.0 * Y - 1
 SOUND = RNG.uniform(-0.5, 0.5, size=(2, 8000))
 TREE = DecisionTreeClassifier(max_depth=1)
@@ -99,7 +100,7 @@ REFUSED = {
     "noise of 1e-300": (lambda: FRCL(5, noise=1e-300).fit(X), "noise must be a finite number of at least 1e-10"),
     "a singular mixture": (
         lambda: BilevelCoreset(GaussianMixture(2, prior_variance=1e-45), size=5).fit(np.repeat(X[:2], 9, axis=0)),
-        "singular to rounding, with prior=0.001, prior_variance=1e-45",
+        "singular to rounding, with prior=0.001 and prior_variance=1e-45",
     ),
     "a design of too few": (
         lambda: design_objective(X[:2], [1, 1], prior_precision=0),
@@ -134,13 +135,15 @@ REFUSED = {
     ),
     "beta of 1e-30": (
         lambda: MixtureSampler(P, batch_size=1, beta=1e-30),
-        "beta must be a finite number of at least 1e-15",
+        "beta must be .* at least 1e-15",
     ),
     "a scale of 1e-45": (lambda: FullInformation(P, scale=1e-45).update(1e60 * (1 + Y)), "losses .* raise scale"),
     "a cost of no chance": (lambda: mixture_cost([0, 0], P, Y + 1.0), "w gives a point the probability 0"),
     "its slope": (lambda: mixture_cost_gradient([0, 0], P, Y + 1.0), "w gives a point the probability 0"),
     "a power of 1e30": (
-        lambda: linear_sgd(X, SIGNS, UniformSampler(40, batch_size=1), learning_rate=0.1, n_steps=3, power=1e30),
+        lambda: linear_sgd(
+            X, SIGNS, UniformSampler(40, batch_size=1), learning_rate=0.1, n_steps=3, power=1e30, loss="hinge"
+        ),
         "power must be a finite number of at least 0 and at most 10",
     ),
     "a projection of 1e300": (lambda: project_simplex([1e300, 0.0]), "w must not have entries larger"),

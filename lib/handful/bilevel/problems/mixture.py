@@ -11,6 +11,7 @@ from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integ
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
 MAX_NEWTON = 50
+SINGULAR = 1e-14  # of the variance of X: what the penalty must add to a covariance
 NEWTON_TOL = 1e-12  # nats that a further Newton step would gain
 
 
@@ -148,8 +149,19 @@ class GaussianMixture(Problem):
         Returns
         -------
         theta : shape (p,), the best local minimum that EM reaches from `start` and from `n_init` k-means++ starts
+
+        Raises
+        ------
+        ConvergenceError
+            if the penalty is lost in the rounding of the covariance of X
         """
         X = np.ascontiguousarray(X, dtype=np.float64)
+        spread = float(weights @ ((X - weights @ X) ** 2).sum(axis=1))
+        if not self.prior * self.prior_variance > SINGULAR * spread:
+            raise ConvergenceError(
+                f"covariances may be singular to rounding, with prior={self.prior:g} and prior_variance="
+                f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or scale X."
+            )
         rng = as_generator(self.random_state)
         results = [self._em(X, weights, labels=self._labels(X, weights, rng)) for _ in range(self.n_init)]
         if start is not None:
@@ -173,15 +185,7 @@ class GaussianMixture(Problem):
             R[np.arange(n), labels] = 1.0
             center = weights @ X  # the mean of components that get no point
             parts = np.zeros(k), np.tile(center, (k, 1)), np.zeros((k, d, d))
-        try:
-            value = em(X, weights, R, self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None, *parts)
-        except LinAlgError:
-            value = np.nan
-        if not np.isfinite(value):
-            raise ConvergenceError(
-                f"GaussianMixture has a covariance that is singular to rounding, with prior={self.prior:g}, "
-                f"prior_variance={self.prior_variance:g} and X up to {np.abs(X).max():.3g}: scale X, or choose others."
-            )
+        value = em(X, weights, R, self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None, *parts)
         return value, theta_of(*parts)
 
     def _objective(self, theta, X, weights):
