@@ -91,7 +91,7 @@ def _mixture_weights(k):
 
 def _last_is_uniform(world):
     p, w = world.cases["probabilities"].value, world.cases.get("mixture_weights")
-    if w is not None and isinstance(p, np.ndarray) and p.shape == (3, world.n) and np.ptp(p[-1].real) == 0:
+    if w is not None and isinstance(p, np.ndarray) and p.shape == (3, world.n) and np.unique(p[-1]).size == 1:
         world.cases["mixture_weights"] = w._replace(verdict=max(w.verdict, MAY_FAIL), names="mixture_weights")
 
 

@@ -105,7 +105,7 @@ class FullInformation(Learned):
             check_number("scale", scale, above=0)
         self.probabilities = np.vstack([p, np.full((1, n), 1.0 / n)]) if uniform and not has_uniform else p
         self.n, self.k = n, len(self.probabilities)
-        self._scale = None if scale is None else scale / n**2
+        self._scale = None if scale is None else float(scale) / n**2
         self._costs, self._rounds = 0.0, 0
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps)
 
