@@ -165,7 +165,8 @@ class MultinomialSolver:
         if not left <= 100.0 * tol:
             raise ConvergenceError(
                 f"the implicit gradient of {len(A)} points was not solved in {MAX_CG} conjugate gradients (residual "
-                f"{left:.1e}); raise l2 (now {self.l2:g} a class) or damping (now {self.damping:g})."
+                f"{left:.1e}); scale the features, or raise l2 (now {self.l2:g} a class) or damping (now "
+                f"{self.damping:g})."
             )
         return V
 
