@@ -11,6 +11,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
 LARGEST = 1e50  # magnitude of a parameter
+LARGEST_ENTRY = float(np.finfo(np.float64).max) ** 0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -125,11 +126,13 @@ def check_vector(values, name, n=None, *, least=None):
     if out.dtype.kind not in "fiub" or out.ndim != 1 or len(out) != (n or len(out)) or not len(out):
         wanted = "(n,)" if n is None else f"({n},)"
         raise ValueError(f"{name} must hold real numbers, shape {wanted}, got {out.dtype} of shape {out.shape}.")
-    if not np.isfinite(out).all() or (least is not None and out.min() < least):
-        limit = "" if least is None else f" of at least {least}"
-        raise ValueError(f"{name} must hold finite numbers{limit}, got {out.min():.3g} to {out.max():.3g}.")
     out = out.astype(np.float64)
-    check_magnitude(out, name, out.dtype)
+    low, high = float(out.min()), float(out.max())  # NaN if there is one
+    if not (-np.inf < low and high < np.inf) or (least is not None and low < least):
+        limit = "" if least is None else f" of at least {least}"
+        raise ValueError(f"{name} must hold finite numbers{limit}, got {low:.3g} to {high:.3g}.")
+    if max(high, -low) > LARGEST_ENTRY:
+        check_magnitude(out, name, out.dtype)
     return out
 
 
