@@ -169,7 +169,7 @@ class VCL(BaseEstimator):
             raise ValueError("Complex data not supported: X must hold real numbers.")
         with np.errstate(over="ignore"):
             X = np.asarray(X, dtype=np.float32)
-        if X.ndim != 2 or not len(X):
+        if X.ndim != 2 or not X.size:
             raise ValueError(f"X must be 2-d and not empty, got shape {X.shape}.")
         if not np.isfinite(X).all():
             raise ValueError("X contains NaN, infinity or values that float32 does not hold.")
