@@ -122,7 +122,10 @@ def test_what_vcl_refuses(tasks):
         VCL(KCenter(), n_kept=80, **SMALL).add_task(X, y)
     with pytest.raises(ValueError, match=r"y must hold 80 integers from 0 to n_classes - 1 = 3"):
         VCL(**SMALL).add_task(X, y + 3)
-    with pytest.raises(ValueError, match="learning_rate must be a finite number greater than 0, got learning_rate=nan"):
+    with pytest.raises(
+        ValueError,
+        match="learning_rate must be a finite number greater than 0 and at most 100000000.0, got learning_rate=nan",
+    ):
         VCL(**{**SMALL, "learning_rate": float("nan")}).add_task(X, y)
     with pytest.raises(ValueError, match="X has 2 features, but the first task had 3"):
         VCL(**SMALL).add_task(X, y).add_task(X[:, :2], y)

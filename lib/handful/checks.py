@@ -57,30 +57,24 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
     _check(name, value, Integral, "an integer", dict(least=least, most=most), of, why)
 
 
-def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
-    """ValueError unless `value` is a real number within the limits; a bool does not count as a number.
-
-    Whatever the limits, a number other than 0 has a magnitude of 1e-50 to 1e50: products of four do not overflow.
+def check_number(name, value, *, above=None, least=None, below=None, most=None, any_size=False, of=None, why=""):
+    """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
 
     Parameters
     ----------
     above, below : numbers, limits that are not themselves allowed, or None
     least, most : numbers, limits that are, or None
+    any_size : whether magnitudes below 1e-50 and above 1e50 are allowed, of which products over- or underflow
     name, value, of, why : as in `check_integer`
     """
     limits = dict(above=above, least=least, below=below, most=most)
     _check(name, value, Real, "a finite number", limits, of, why)
-    if value and not 1 / LARGEST <= abs(float(value)) <= LARGEST:
+    if not any_size and value and not 1 / LARGEST <= abs(value.item() if hasattr(value, "item") else value) <= LARGEST:
         owner = "" if of is None else f" of {type(of).__name__}"
         raise ValueError(
             f"{name}{owner} must be 0 or {1 / LARGEST:g} to {LARGEST:g} in magnitude, got {name}={value!r}: products "
             "of it overflow or vanish; scale the problem."
         )
-
-
-def check_positive(name, value, why=""):
-    """ValueError unless `value`, which follows from the data, is a finite real number above 0, of any magnitude."""
-    _check(name, value, Real, "a finite number", dict(above=0), None, why)
 
 
 def _check(name, value, kind, what, limits, of, why):

@@ -566,6 +566,7 @@ def entries():
             BY_NAME,
             generator=made(lambda w: torch.nn.Linear(2, w.d)),
             latent=_latent,
+            l2=number(above=0, most=1e8, good=(0.01, 1.0)),
             max_iter=integer(good=(2, 5)),
             run=_recovery,
         ),
@@ -666,7 +667,8 @@ def _split_adjust(world):
 
 def _positive(world):
     y = world.cases["y"]
-    world.cases["y"] = y._replace(names=f"{y.names}|positive")
+    may = MAY_FAIL if world.n == 2 else 0  # any two numbers are two labels
+    world.cases["y"] = y._replace(names=f"{y.names}|positive", verdict=may or y.verdict)
 
 
 def _names_of_sets(world, name, odd):

@@ -107,7 +107,7 @@ class Generative(Recovery):
 
     def check(self):
         """ValueError if an option is out of range."""
-        check_number("l2", self.l2, above=0, of=self, why="few measurements leave a code undetermined")
+        check_number("l2", self.l2, above=0, most=1e8, of=self, why="few measurements leave a code undetermined")
         check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
         check_integer("max_iter", self.max_iter, of=self)
         if self.latent is not None:

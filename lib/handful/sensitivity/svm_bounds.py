@@ -13,7 +13,6 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_number,
-    check_positive,
     check_sample_weight,
     check_vector,
     signed_labels,
@@ -89,8 +88,8 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kapp
 def _check_problem(distance, u, price, opt):
     distance = check_vector(distance, "distance", least=0)
     u = check_vector(u, "u", len(distance), least=0)
-    check_positive("price", price)
-    check_positive("opt", opt, why="a lower bound on the SVM's optimum, which is positive")
+    check_number("price", price, above=0, any_size=True)
+    check_number("opt", opt, above=0, any_size=True, why="a lower bound on the SVM's optimum, which is positive")
     return distance, u
 
 

@@ -16,7 +16,6 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_number,
-    check_positive,
     check_sample_weight,
     check_vector,
     refuse_dask,
@@ -45,7 +44,7 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
     ValueError
         for an `l2` or a weight that is not a positive number, or so small that the price overflows
     """
-    check_positive("total_weight", total_weight)
+    check_number("total_weight", total_weight, above=0, any_size=True)
     if l2 is None:
         return 1.0
     check_number("l2", l2, above=0, why="or None for 1 / (sum of the weights)")
