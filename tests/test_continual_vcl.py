@@ -124,7 +124,7 @@ def test_what_vcl_refuses(tasks):
         VCL(**SMALL).add_task(X, y + 3)
     with pytest.raises(
         ValueError,
-        match="learning_rate must be a finite number greater than 0 and at most 100000000.0, got learning_rate=nan",
+        match=r"learning_rate must be a finite number .* got learning_rate=nan",
     ):
         VCL(**{**SMALL, "learning_rate": float("nan")}).add_task(X, y)
     with pytest.raises(ValueError, match="X has 2 features, but the first task had 3"):
