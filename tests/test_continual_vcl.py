@@ -162,5 +162,5 @@ def test_what_vcl_refuses(tasks):
         seen.score(X, y[:5])
     with pytest.raises(NotFittedError, match="call add_task first"):
         VCL(**SMALL).predict(X)
-    with pytest.raises(ConvergenceError, match=r"diverged in epoch 1 of 60: loss nan with learning_rate=1e\+30"):
-        VCL(**{**SMALL, "learning_rate": 1e30}).add_task(X, y)
+    with pytest.raises(ConvergenceError, match=r"diverged in epoch 1 of 60: loss .* with learning_rate=1e\+08"):
+        VCL(**{**SMALL, "learning_rate": 1e8}).add_task(X, y)
