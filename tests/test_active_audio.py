@@ -134,7 +134,7 @@ def test_silent_recordings_are_refused_and_audible_finds_them():
 @pytest.mark.parametrize(
     ("recordings", "rate", "message"),
     [
-        ([], 16000, "recordings is empty"),
+        ([], 16000, "recordings must be a list of at least one"),
         ([np.array([])], 16000, "recording 0 is empty"),
         ([np.zeros((100, 2))], 16000, "must have one axis .mono."),
         ([np.array([0.0, np.nan])], 16000, "recording 0 holds values that are not finite"),

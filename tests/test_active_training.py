@@ -165,7 +165,7 @@ def test_the_papers_network_has_its_size():
         (dict(network="mlp"), {}, "rows of shape .d,."),
         (dict(n_steps=0), {}, "n_steps must be an integer of at least 1"),
         (dict(learning_rate=-1.0), {}, "learning_rate must be a finite number"),
-        (dict(temperature=0.0), {}, "temperature must be a finite number greater than 0"),
+        (dict(temperature=0.0), {}, "temperature must be a finite number of at least 0.05"),
         ({}, dict(y=np.full(8, -1)), "none of 8 rows is labelled"),
         ({}, dict(y=np.arange(8) % 2), "needs unlabelled rows"),
         ({}, dict(y=np.array([0, 1, 5, -1, -1, -1, -1, -1]), classes=[0, 1]), r"y holds \[5\]"),

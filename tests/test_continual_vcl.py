@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from handful import BilevelCoreset, KCenter, UniformCoreset
+from handful.checks import ConvergenceError
 from handful.continual import Views
 from handful.continual.vcl import VCL, gaussian_kl
 from handful.streaming import Reservoir
@@ -121,7 +122,10 @@ def test_what_vcl_refuses(tasks):
         VCL(KCenter(), n_kept=80, **SMALL).add_task(X, y)
     with pytest.raises(ValueError, match=r"y must hold 80 integers from 0 to n_classes - 1 = 3"):
         VCL(**SMALL).add_task(X, y + 3)
-    with pytest.raises(ValueError, match="learning_rate must be a finite number greater than 0, got learning_rate=nan"):
+    with pytest.raises(
+        ValueError,
+        match=r"learning_rate must be a finite number .* got learning_rate=nan",
+    ):
         VCL(**{**SMALL, "learning_rate": float("nan")}).add_task(X, y)
     with pytest.raises(ValueError, match="X has 2 features, but the first task had 3"):
         VCL(**SMALL).add_task(X, y).add_task(X[:, :2], y)
@@ -158,5 +162,5 @@ def test_what_vcl_refuses(tasks):
         seen.score(X, y[:5])
     with pytest.raises(NotFittedError, match="call add_task first"):
         VCL(**SMALL).predict(X)
-    with pytest.raises(FloatingPointError, match=r"diverged in epoch 1 of 60: loss nan with learning_rate=1e\+30"):
-        VCL(**{**SMALL, "learning_rate": 1e30}).add_task(X, y)
+    with pytest.raises(ConvergenceError, match=r"diverged in epoch 1 of 60: loss .* with learning_rate=1e\+08"):
+        VCL(**{**SMALL, "learning_rate": 1e8}).add_task(X, y)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from handful.checks import ConvergenceError
 from handful.sampling import MixtureSampler, UniformSampler, group_components
 from handful.sampling.sgd import _gradient, linear_sgd
 
@@ -78,7 +79,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="the sampler draws from 300"):
         linear_sgd(X[:-1], y[:-1], sampler, loss="squared", learning_rate=0.1, n_steps=1)
     with (
-        pytest.raises(FloatingPointError, match="lower learning_rate"),
+        pytest.raises(ConvergenceError, match="lower learning_rate"),
         np.errstate(over="ignore", invalid="ignore"),
     ):
         linear_sgd(X, y, sampler, loss="squared", learning_rate=1e3, n_steps=500)

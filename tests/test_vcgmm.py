@@ -506,7 +506,7 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
         (dict(tol=-1.0), "tol"),
         (dict(tol=np.nan), "tol"),
         (dict(init="best"), "init must be one of"),
-        (dict(init=np.ones((2, 2))), r"init must be finite, of shape \(3, 4\)"),
+        (dict(init=np.ones((2, 2))), r"init must have shape \(3, 4\)"),
         (dict(algorithm=TruncatedEM(start="here")), "start must be one of"),
         (dict(algorithm=TruncatedEM(moves="all")), "moves must be one of"),
         (dict(algorithm=TruncatedEM(grow=2)), "grow must be one of"),

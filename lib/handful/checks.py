@@ -10,6 +10,8 @@ from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
+LARGEST = 1e50  # magnitude of a parameter
+LARGEST_ENTRY = float(np.finfo(np.float64).max) ** 0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -17,6 +19,10 @@ LIMITS = {
     "below": (operator.lt, "less than"),
     "most": (operator.le, "at most"),
 }
+
+
+class ConvergenceError(ValueError):
+    """A solve or a training did not end where it should: features, a penalty or a rate are out of scale."""
 
 
 def is_dask(*data):
@@ -51,17 +57,24 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
     _check(name, value, Integral, "an integer", dict(least=least, most=most), of, why)
 
 
-def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
+def check_number(name, value, *, above=None, least=None, below=None, most=None, any_size=False, of=None, why=""):
     """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
 
     Parameters
     ----------
     above, below : numbers, limits that are not themselves allowed, or None
     least, most : numbers, limits that are, or None
+    any_size : whether magnitudes below 1e-50 and above 1e50 are allowed, of which products over- or underflow
     name, value, of, why : as in `check_integer`
     """
     limits = dict(above=above, least=least, below=below, most=most)
     _check(name, value, Real, "a finite number", limits, of, why)
+    if not any_size and value and not 1 / LARGEST <= abs(value.item() if hasattr(value, "item") else value) <= LARGEST:
+        owner = "" if of is None else f" of {type(of).__name__}"
+        raise ValueError(
+            f"{name}{owner} must be 0 or {1 / LARGEST:g} to {LARGEST:g} in magnitude, got {name}={value!r}: products "
+            "of it overflow or vanish; scale the problem."
+        )
 
 
 def _check(name, value, kind, what, limits, of, why):
@@ -85,8 +98,8 @@ def check_rows(X, name="X", *, accept_sparse=False):
     """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
     try:
         X = check_array(X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse)
-    except ValueError as error:  # about shapes, it does not say of what
-        raise ValueError(f"{name}: {error}") from None
+    except (ValueError, TypeError) as error:  # about shapes and objects, it does not say of what
+        raise type(error)(f"{name}: {error}") from None
     check_magnitude(X if isinstance(X, np.ndarray) else X.data, name, X.dtype)
     return X
 
@@ -96,7 +109,7 @@ def check_vector(values, name, n=None, *, least=None):
 
     Parameters
     ----------
-    values : finite numbers
+    values : finite numbers of which products of four do not overflow
     name : str
     n : int, the length; None for any but 0
     least : number, below which no entry may be, or None
@@ -107,10 +120,14 @@ def check_vector(values, name, n=None, *, least=None):
     if out.dtype.kind not in "fiub" or out.ndim != 1 or len(out) != (n or len(out)) or not len(out):
         wanted = "(n,)" if n is None else f"({n},)"
         raise ValueError(f"{name} must hold real numbers, shape {wanted}, got {out.dtype} of shape {out.shape}.")
-    if not np.isfinite(out).all() or (least is not None and out.min() < least):
+    out = out.astype(np.float64)
+    low, high = float(out.min()), float(out.max())  # NaN if there is one
+    if not (-np.inf < low and high < np.inf) or (least is not None and low < least):
         limit = "" if least is None else f" of at least {least}"
-        raise ValueError(f"{name} must hold finite numbers{limit}, got {out.min():.3g} to {out.max():.3g}.")
-    return out.astype(np.float64)
+        raise ValueError(f"{name} must hold finite numbers{limit}, got {low:.3g} to {high:.3g}.")
+    if max(high, -low) > LARGEST_ENTRY:
+        check_magnitude(out, name, out.dtype)
+    return out
 
 
 def checked_shape(X):

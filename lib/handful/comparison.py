@@ -3,17 +3,18 @@
 import time
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
-from handful.checks import check_integer
+from handful.checks import MAX_SEED, check_integer
 from handful.coreset import check_selector, take_rows
 from handful.types import Table
 
@@ -137,7 +138,7 @@ def compare(
     ValueError
         for sizes that are no integers or exceed the training rows, and by a method that fails for every seed and size
     TypeError
-        for what is no selector
+        for what is no selector or no estimator
 
     Examples
     --------
@@ -158,22 +159,32 @@ def compare(
         raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.") from error
 
     named = _named(selectors)
-    classes = not is_regressor(estimator) and _repeat(y)
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
+    score = check_scoring(estimator, scoring)
+    if y is None:
+        raise ValueError("y is None: compare needs labels or targets to score on.")
+    check_consistent_length(X, y)
+    classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
     methods = {name: s for name, s in baselines.items() if name not in named} | named
-    score = check_scoring(estimator, scoring)
     prefix = _weight_name(estimator)
     if prefix is None:
         last = type(estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator).__name__
         warnings.warn(f"{last}.fit takes no sample_weight: it trains on the chosen rows alone.", stacklevel=2)
-    seeds = range(seeds) if isinstance(seeds, int) else list(seeds)
+    if isinstance(seeds, Integral):
+        check_integer("seeds", seeds)
+        seeds = range(seeds)
+    seeds, sizes = _listed("seeds", seeds), None if sizes is None else _listed("sizes", sizes)
+    for seed in seeds:
+        check_integer("seeds", seed, least=0, most=MAX_SEED)
     rows, n = [], None
     with tqdm(disable=not verbose, desc="compare") as bar:
         for seed in seeds:
             train, held_out = _split(X, y, test, test_size, seed, classes)
             if n is None:
                 n = len(train[1])
-                sizes = sorted({max(2, round(s * n)) for s in SHARES}) if sizes is None else list(sizes)
+                sizes = sorted({max(2, round(s * n)) for s in SHARES}) if sizes is None else sizes
                 for size in sizes:
                     check_integer("size", size, most=n, why=f"there are {n} training rows")
                 bar.reset(len(seeds) * (1 + len(sizes) * len(methods)))
@@ -203,6 +214,14 @@ def _named(selectors):
     for selector in selectors.values():
         check_selector(selector)
     return selectors
+
+
+def _listed(name, values):
+    # As a list of one value at least.
+    listed = list(values) if np.iterable(values) and not isinstance(values, str) else []
+    if not listed:
+        raise ValueError(f"{name} must be a list of at least one integer, got {name}={values!r}.")
+    return listed
 
 
 def _repeat(y):

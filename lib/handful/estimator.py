@@ -94,6 +94,18 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+def check_takes_weights(estimator):
+    """ValueError, with a way out, unless the estimator's `fit` takes `sample_weight`."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return
+    way_out = "choose an estimator that takes one."
+    if hasattr(estimator, "steps"):
+        way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
+    raise ValueError(
+        f"{type(estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted coreset; {way_out}"
+    )
+
+
 class CoresetEstimator(Delegate):
     """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
 
@@ -200,21 +212,14 @@ class CoresetEstimator(Delegate):
 
     def _check_parts(self):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
-        if has_fit_parameter(self.estimator, "sample_weight"):
-            return
-        way_out = "choose an estimator that takes one."
-        if hasattr(self.estimator, "steps"):
-            way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
-        raise ValueError(
-            f"{type(self.estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted "
-            f"coreset; {way_out}"
-        )
+        check_takes_weights(self.estimator)
 
     def _check_rows(self, X):
         # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
         takes = get_tags(self.estimator).input_tags
         if not is_dask(X) and not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
-            check_array(X, accept_sparse=True, ensure_all_finite=not takes.allow_nan, estimator=self)
+            finite = "allow-nan" if takes.allow_nan else True
+            check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
 
     def _fresh_parts(self):
         parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)

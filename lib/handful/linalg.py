@@ -36,7 +36,7 @@ def project_simplex(w, z=1.0):
     ValueError
         for an empty or other than one-dimensional `w`, values that are not finite, and a `z` below 0
     """
-    check_number("z", z, least=0)
+    check_number("z", z, least=0, any_size=True)
     return simplex_point(check_vector(w, "w"), float(z))
 
 
@@ -73,7 +73,7 @@ def project_restricted_simplex(w, gamma):
     ValueError
         as `project_simplex`, and for a `gamma` outside [0, 1]
     """
-    check_number("gamma", gamma, least=0, most=1)
+    check_number("gamma", gamma, least=0, most=1, any_size=True)
     return restricted_simplex_point(check_vector(w, "w"), float(gamma))
 
 

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from handful.coreset import check_selector, take_rows
-from handful.estimator import Delegate
+from handful.estimator import Delegate, check_takes_weights
 from handful.types import Table
 
 
@@ -70,6 +70,10 @@ class CoresetSampler(BaseEstimator):
     def fit_resample(self, X: Table, y: Table) -> tuple[Any, WeightedLabels]:
         """Choose rows.
 
+        Parameters
+        ----------
+        X, y : as the selector takes them; y may not be None, as it carries the weights
+
         Returns
         -------
         X_small : the chosen rows, in the type of `X`
@@ -79,8 +83,12 @@ class CoresetSampler(BaseEstimator):
         ------
         TypeError
             if `selector` is no selector
+        ValueError
+            without y
         """
         check_selector(self.selector, "; CoresetSampler takes the selector alone")
+        if y is None:
+            raise ValueError("CoresetSampler hands on the weights with y, got y=None: give labels or targets.")
         self.selector_ = clone(self.selector).fit(X, y)
         self.sample_indices_, self.sample_weight_ = self.selector_.indices_, self.selector_.weights_
         chosen = self.sample_indices_
@@ -123,8 +131,9 @@ class WeightedFit(Delegate):
         Raises
         ------
         ValueError
-            for labels without weights
+            for labels without weights, and an estimator whose `fit` takes no `sample_weight`
         """
+        check_takes_weights(self.estimator)
         if not isinstance(y, WeightedLabels):
             raise ValueError("WeightedFit got labels without weights: put a CoresetSampler before it in the pipeline.")
         options = self._route("fit", params)["estimator"]["fit"]

@@ -5,6 +5,8 @@ try:
 except ImportError as error:
     raise ImportError("training a torch model needs torch: pip install torch.") from error
 
+from handful.checks import ConvergenceError
+
 
 def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_rate, rng):
     """Minimise a mean loss over rows with Adam, in place, by passes over minibatches in random order.
@@ -19,9 +21,10 @@ def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_
 
     Raises
     ------
-    FloatingPointError
+    ConvergenceError
         if an epoch ends with a loss that is not finite; names the epoch, the loss and the learning rate
     """
+    parameters = list(parameters)
     optimiser = torch.optim.Adam(parameters, lr=learning_rate)
     for epoch in range(n_epochs):
         for rows in torch.randperm(n_rows, generator=rng).split(int(batch_size)):
@@ -29,8 +32,8 @@ def train_epochs(loss_of, parameters, n_rows, *, n_epochs, batch_size, learning_
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        if not torch.isfinite(loss):
-            raise FloatingPointError(
+        if not (torch.isfinite(loss) and all(p.isfinite().all() for p in parameters)):
+            raise ConvergenceError(
                 f"training diverged in epoch {epoch + 1} of {n_epochs}: loss {loss.item():.3g} with learning_rate="
                 f"{learning_rate:g}; lower learning_rate."
             )

@@ -92,6 +92,13 @@ def number(above=None, least=None, below=None, most=None, good=(0.5, 1.0), none=
             return Case(world.pick([*good] + [None] * none))
         if world.rng.random() < 0.3:
             return Case(world.pick([np.float32(good[0]), np.float64(good[-1]), good[0]]))
+        if world.rng.random() < 0.2:
+            far = [
+                v
+                for v in (1e300, 1e160, 1e45, 1e30, 1e-30, 1e-45, 1e-160, 1e-300)
+                if _within(v, above, least, below, most)
+            ]
+            return Case(world.pick(far), MAY_FAIL, names or name) if far else Case(good[0])
         wrong = [float("nan"), float("inf"), -float("inf"), "0.5", 1j, [0.5], np.array([0.5, 0.5]), object()]
         wrong += [] if none else [None]
         wrong += [above, above - 1] if above is not None else []
@@ -101,6 +108,11 @@ def number(above=None, least=None, below=None, most=None, good=(0.5, 1.0), none=
         return Case(world.pick(wrong), FAILS, names or name)
 
     return kind
+
+
+def _within(value, above, least, below, most):
+    over = (above is None or value > above) and (least is None or value >= least)
+    return over and (below is None or value < below) and (most is None or value <= most)
 
 
 def boolean(default=False):
@@ -199,8 +211,8 @@ def odd_matrix(kind, X, rng, takes_sparse=False, offset=WORKS):
         "two values": lambda: Case(X[rng.integers(min(2, n), size=n)]),
         "constant feature": lambda: Case(np.column_stack([X, np.full(n, 3.0)])),
         # whether 1e12 beside a penalty of 1e-3 is singular to rounding depends on the processor's order of sums
-        "big offset": lambda: Case(X + 1e6, offset, "singular to rounding"),
-        "big offset float32": lambda: Case((X + 1e5).astype(np.float32), offset, "singular to rounding"),
+        "big offset": lambda: Case(X + 1e6, offset, "singular to rounding|not solved"),
+        "big offset float32": lambda: Case((X + 1e5).astype(np.float32), offset, "singular to rounding|not solved"),
         "uneven scales": lambda: Case(X * 10.0 ** rng.integers(-6, 4, d)),
         "denormal": lambda: Case(X * 1e-310),
         "tiny": lambda: Case(X * 1e-200),
@@ -224,8 +236,8 @@ def odd_matrix(kind, X, rng, takes_sparse=False, offset=WORKS):
     }[kind]()
 
 
-VECTOR_KINDS = """int float32 float16 object list series read-only strided big-endian nan inf complex strings None 2-d 0-d
-too_short empty"""
+VECTOR_KINDS = """int float32 float16 object list series read-only strided big-endian all_zero 1e300 1e160 1e-160 1e-300
+nan inf complex strings None 2-d 0-d too_short empty"""
 
 
 def vector(of, *, least=None, length="rows", without="", names=None):
@@ -251,19 +263,23 @@ def odd_vector(kind, v, rng, name, least, length):
     read_only = v.copy()
     read_only.flags.writeable = False
     names = rf"\b{name}\b"
+    if kind in ("1e300", "1e160", "1e-160", "1e-300"):
+        with np.errstate(over="ignore"):
+            return Case(v * float(kind), MAY_FAIL, f"{names}|{SCALE}")
     if kind in ("nan", "inf", "negative"):
         with_value[rng.integers(n)] = least - 1 if kind == "negative" else float(kind)
         return Case(with_value, FAILS, names)
     return {
         "int": lambda: Case(np.ceil(v).astype(int)),
         "float32": lambda: Case(v.astype(np.float32)),
-        "float16": lambda: Case(v.astype(np.float16)),
+        "float16": lambda: _in_half(v, names),
         "object": lambda: Case(v.astype(object)),
         "list": lambda: Case(v.tolist()),
         "series": lambda: Case(pd.Series(v, index=np.arange(n) + 7)),
         "read-only": lambda: Case(read_only),
         "strided": lambda: Case(strided[::2]),
         "big-endian": lambda: Case(v.astype(">f8")),
+        "all zero": lambda: Case(np.zeros(n), MAY_FAIL, names),
         "complex": lambda: Case(v + 1j, FAILS, f"[Cc]omplex|{names}"),
         "strings": lambda: Case(np.full(n, "abc"), FAILS, f"abc|{names}"),
         "None": lambda: Case(None, FAILS, names),
@@ -272,6 +288,12 @@ def odd_vector(kind, v, rng, name, least, length):
         "too short": lambda: Case(v[:-1], WORKS if length is None and n > 1 else FAILS, names),
         "empty": lambda: Case(v[:0], FAILS, f"{names}|empty"),
     }[kind]()
+
+
+def _in_half(v, names):
+    with np.errstate(over="ignore"):
+        half = v.astype(np.float16)
+    return Case(half) if np.isfinite(half).all() else Case(half, FAILS, names)
 
 
 Y_KINDS = """signs strings object_strings bool int8 float32 list series column None one_class three_classes real huge mixed

@@ -3,8 +3,9 @@
 import numpy as np
 from handful import BilevelCoreset, bilevel
 from handful.bilevel import proxies
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomTreesEmbedding
 
-from fuzz.kinds import MAY_FAIL, boolean, choice, integer, made, matrix, number, same, seed, vector
+from fuzz.kinds import MAY_FAIL, boolean, choice, integer, labels, made, matrix, number, same, seed, vector
 from fuzz.throw import call, entry
 
 BY_NAME = {
@@ -15,17 +16,16 @@ BY_NAME = {
     "fit_intercept": boolean(),
     "penalise_intercept": boolean(),
     "damping": number(least=0, good=(0.0, 1e-3)),
-    "tol": number(least=0, good=(1e-5, 1e-2)),
+    "tol": number(least=0, most=1, good=(1e-5, 1e-2)),
     "n_steps": integer(good=(1, 100)),
     "n_terms": integer(good=(1, 100)),
     "batch_size": integer(good=(1, 3), none=True),
     "max_iter": integer(good=(10, 50)),
     "design": choice("A", "V"),
-    "prior_precision": number(above=0, good=(0.01, 1.0)),
+    "prior_precision": number(least=0, good=(0.01, 1.0)),
     "gamma": number(above=0, good=(0.1, 1.0), none=True),
     "w_std": number(above=0, good=(1.0, 1.4)),
     "b_std": number(least=0, good=(0.05, 0.0)),
-    "hidden": integer(good=(1, 2)),
     "n_landmarks": integer(good=(1, 5, 512)),
     "cache": same(None),
 }
@@ -116,7 +116,6 @@ def entries():
             bilevel.Forward,
             BY_NAME,
             run=_strategy,
-            batch_size=integer(good=(1, 3)),
             n_start=integer(good=(1, 3), none=True),
             every_class=boolean(),
         ),
@@ -126,10 +125,10 @@ def entries():
             bilevel.Regularised,
             BY_NAME,
             run=_strategy,
-            threshold=number(above=0, below=1, good=(0.01, 0.1)),
+            threshold=number(least=0, below=1, good=(0.01, 0.1, 0.0)),
             plateau=integer(good=(3, 5)),
-            shrink=number(above=0, below=1, good=(0.9, 0.99)),
-            polish_max_iter=integer(good=(1, 5)),
+            shrink=number(above=0, most=1, good=(0.9, 0.99)),
+            polish_max_iter=integer(0, good=(0, 1, 5)),
         ),
         "Exact": entry(bilevel.Exact, BY_NAME, run=_solver),
         "Cholesky": entry(bilevel.Cholesky, BY_NAME, run=_solver),
@@ -140,9 +139,9 @@ def entries():
             BY_NAME,
             run=_checked,
             batch_size=integer(),
-            learning_rate=number(above=0),
-            momentum=number(least=0),
-            weight_decay=number(least=0),
+            learning_rate=number(above=0, most=1e8),
+            momentum=number(least=0, most=1e8),
+            weight_decay=number(least=0, most=1e8),
             optimiser=choice("sgd", "adam"),
             augment=same(None),
             bfloat16=boolean(),
@@ -158,14 +157,15 @@ def entries():
             proxies.Polynomial, BY_NAME, run=_kernel, X=X, degree=integer(good=(1, 3)), coef0=number(least=0)
         ),
         "proxies.RBF": entry(proxies.RBF, BY_NAME, run=_kernel, X=X),
-        "proxies.NTK": entry(proxies.NTK, BY_NAME, run=_kernel, X=X),
+        "proxies.NTK": entry(proxies.NTK, BY_NAME, run=_kernel, X=X, hidden=integer(0, good=(0, 1, 2))),
         "proxies.CNTK": entry(
             proxies.CNTK,
             BY_NAME,
             run=_kernel,
-            X=made(lambda w: w.rng.normal(size=(3, 1, 4, 4))),
-            filters=choice((3,), (3, 3), names="filters|iterable|int"),
-            head=choice("flatten", "gap"),
+            X=matrix(of=lambda w: w.rng.normal(size=(3, 16)), without="3-d one_feature constant_feature"),
+            filters=choice((3,), (3, 3)),
+            head=choice("flatten", "pool"),
+            hidden=integer(0, good=(0, 1)),
             shape=same(None),
             device=same(None),
         ),
@@ -173,9 +173,34 @@ def entries():
             proxies.Nystrom,
             BY_NAME,
             run=_features,
-            X=X,
+            X=matrix(
+                of=lambda world: world.X[:10],
+                without="3-d",
+                may="1e10 uneven_scales big_offset big_offset_float32 all_zero tiny tiny_float32 denormal",
+            ),
             kernel=choice(proxies.RBF(0.1), proxies.Linear(), names="kernel"),
-            rtol=number(least=0, good=(1e-6, 1e-3), none=True),
+            rtol=number(least=0, below=1, good=(1e-6, 1e-3), none=True),
+        ),
+        "proxies.TreeLeaves": entry(
+            proxies.TreeLeaves,
+            BY_NAME,
+            run=lambda cls, a, w: call(cls, a, w).fit_transform(a["X"], w.code[: (*np.shape(a["X"]), 0)[0]]),
+            X=matrix(of=lambda world: world.X[:10], without="3-d 1e300 one_huge_value"),
+            forest=choice(
+                None, RandomTreesEmbedding(3), ExtraTreesClassifier(3), GradientBoostingClassifier(n_estimators=2)
+            ),
+            n_components=integer(good=(1, 3, 64)),
+        ),
+        "suspects": entry(
+            bilevel.suspects,
+            BY_NAME,
+            check=_check_suspects,
+            problem=choice(bilevel.Logistic(1.0), bilevel.LeastSquares(), names="problem|Problem"),
+            X=matrix(True),
+            y=labels(False, True, True),
+            rule=choice("loss", "influence"),
+            n_folds=integer(2, lambda world: world.n, good=(2, 3)),
+            adjust=_few_of_a_class,
         ),
         "proxies.kernel_matrix": entry(
             proxies.kernel_matrix,
@@ -215,11 +240,26 @@ def _network(cls, arguments, world):
     from handful.bilevel import TrainConfig
 
     arguments.setdefault("train", TrainConfig(n_steps=2))
-    arguments["train"] = arguments["train"] or TrainConfig(n_steps=2)
+    if arguments["train"] is None:
+        arguments["train"] = TrainConfig(n_steps=2)
     rows, y = np.tile(world.X[:, :2], (3, 2))[:, :2].astype(np.float32), np.tile(world.code, 3)
     problem = call(cls, arguments, world)
-    coreset = BilevelCoreset(problem, size=4, rule="linear", strategy=bilevel.Forward(2, n_start=2), random_state=0)
-    return coreset.fit(rows, y)
+    options = dict(rule="linear", strategy=bilevel.Forward(2, n_start=2), ihvp=bilevel.ConjugateGradients(5))
+    return BilevelCoreset(problem, size=4, **options, random_state=0).fit(rows, y)
+
+
+def _check_suspects(result, arguments, world):
+    assert sorted(result.indices) == list(range(world.n))
+    assert (np.diff(result.scores[result.indices]) <= 0).all()
+
+
+def _few_of_a_class(world):
+    """Every fold must hold each class; least squares does not take words."""
+    y, folds = world.cases["y"], world.cases.get("n_folds")
+    few = world.n < 2 * (5 if folds is None else 3)
+    if few or y.value is not world.code:
+        names = "|".join(filter(None, [y.names, "class|n_folds|numbers|convert"]))
+        world.cases["y"] = y._replace(verdict=max(y.verdict, MAY_FAIL), names=names)
 
 
 def _rows_of_weights(world):

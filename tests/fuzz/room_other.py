@@ -42,8 +42,8 @@ BY_NAME = {
     "dtype": choice(np.float64, np.float32),
     "n_steps": integer(good=(1, 2)),
     "batch_size": integer(good=(2, 8)),
-    "learning_rate": number(least=0, good=(1e-3, 1e-2)),
-    "weight_decay": number(least=0, good=(0.0, 1e-4)),
+    "learning_rate": number(least=0, most=1e8, good=(1e-3, 1e-2)),
+    "weight_decay": number(least=0, most=1e8, good=(0.0, 1e-4)),
     "average": number(least=0, most=1, good=(0.9, 0.999)),
     "device": same("cpu"),
     "n_epochs": integer(good=(1, 2)),
@@ -89,6 +89,15 @@ def _pool_loop(cls, arguments, world):
     asking = call(cls, arguments, world)
     asking.run(lambda i: asking.classes[i % 2], n_rounds=1)
     return asking.labelled
+
+
+def _pool_size(world):
+    return world.cases["n_pool"].value if world.cases["n_pool"].verdict == WORKS else 10
+
+
+def _other_width(world):
+    if np.shape(world.cases["features"].value)[1:] != (world.d,):  # than that of the labelled rows
+        world.cases["labelled"] = world.cases["labelled"]._replace(verdict=MAY_FAIL, names="labelled")
 
 
 def _images(world):
@@ -321,6 +330,7 @@ def entries():
             labelled=made(lambda w: w.X[:4]),
             labels=made(lambda w: np.arange(min(4, w.n)) % 3),
             variants=same(None),
+            adjust=_other_width,
             ihvp=choice("auto", names="ihvp"),
         ),
         "handful.active.ActiveLoop": entry(
@@ -330,7 +340,7 @@ def entries():
             propose=same(None),
             n_pool=integer(good=(10, 12)),
             classes=_classes,
-            batch_size=integer(1, 10),
+            batch_size=integer(1, _pool_size),
             path=same(None),
         ),
         "handful.active.mixmatch.MixMatch": entry(
@@ -339,7 +349,7 @@ def entries():
             run=_network,
             network=choice("conv", names="network"),
             n_augmentations=integer(good=(1, 2)),
-            temperature=number(above=0),
+            temperature=number(least=0.05),
             alpha=number(above=0),
             weight=number(least=0),
             ramp_up=number(least=0, most=1),
@@ -377,8 +387,8 @@ def entries():
             audio.mel_spectrogram,
             BY_NAME,
             sound=_sound,
-            window=same(0.128),
-            hop=same(0.032),
+            window=number(above=0, good=(0.128,)),
+            hop=number(above=0, good=(0.032,)),
             n_bins=integer(good=(16, 32)),
             span=number(above=0, good=(50.0,)),
             sampling_rate=same(8000, 16000),
@@ -404,12 +414,12 @@ def entries():
             BY_NAME,
             run=_vcl,
             selector=choice(None, UniformCoreset(), names="selector|fit"),
-            n_kept=integer(good=(1, 2)),
+            n_kept=integer(good=(1,)),
             n_classes=integer(2, good=(2, 3)),
             hidden=same((4,), (4, 4)),
             prior_sd=number(above=0),
             start_sd=number(above=0, good=(0.05,)),
-            kl_weight=number(above=0),
+            kl_weight=number(above=0, most=1e8),
             n_coreset_epochs=integer(good=(1, 2)),
             n_draws=integer(good=(1, 2)),
             X=matrix(
@@ -418,7 +428,7 @@ def entries():
             ),
             y=labels(False, True, True),
             adjust=_vcl_adjust,
-            learning_rate=number(above=0, good=(1e-3,)),
+            learning_rate=number(above=0, most=1e8, good=(1e-3,)),
             batch_size=integer(good=(2, 8)),
         ),
         "handful.continual.views.network_views": entry(
@@ -450,7 +460,9 @@ def entries():
             classes=same(None),
             run=lambda f, a, w: f(a["name"]).X,
         ),
-        "handful.data.verify": entry(data.verify, BY_NAME, names=_names_of_sets),
+        "handful.data.verify": entry(
+            data.verify, BY_NAME, names=_names_of_sets, run=lambda f, a, w: f(a.get("names", ["phishing"]))
+        ),  # all of them take seconds to read
         "handful.data.level": entry(
             data.level,
             BY_NAME,
@@ -492,13 +504,13 @@ def entries():
             dtype=choice(np.float64, np.float32, names="dtype|data type|understood|interpret"),
         ),
         "handful.data.synthetic.image_patches": entry(
-            synthetic.image_patches, BY_NAME, image=_image, size=integer(1, 4, good=(1, 2)), stride=integer()
+            synthetic.image_patches, BY_NAME, image=_image, size=integer(1, 5, good=(1, 2)), stride=integer()
         ),
         "handful.data.synthetic.spoken_tones": entry(
             synthetic.spoken_tones,
             BY_NAME,
             n=integer(2, good=(2, 3)),
-            n_classes=integer(2, 2, good=(2,)),
+            n_classes=integer(2, _as_many, good=(2,)),
             sampling_rate=integer(8000, 192_000, good=(8000,)),
         ),
         # dictionaries
@@ -547,13 +559,14 @@ def entries():
             rng=_torch_generator,
             latent=integer(good=(2,)),
             hidden=integer(good=(4,)),
-            learning_rate=number(above=0, good=(1e-3,)),
+            learning_rate=number(above=0, most=1e8, good=(1e-3,)),
         ),
         "handful.dictionary.generative.Generative": entry(
             generative.Generative,
             BY_NAME,
             generator=made(lambda w: torch.nn.Linear(2, w.d)),
             latent=_latent,
+            l2=number(above=0, most=1e8, good=(0.01, 1.0)),
             max_iter=integer(good=(2, 5)),
             run=_recovery,
         ),
@@ -614,7 +627,7 @@ def _number_of_points(world, name, odd):
 
 
 def _features(world, name, odd):
-    return matrix(may="1e10")(world, name, odd)
+    return matrix(may="1e10", offset=MAY_FAIL)(world, name, odd)
 
 
 def _correct(world, name, odd):
@@ -640,20 +653,27 @@ def _test_size(world, name, odd):
     )
 
 
+def _as_many(world):
+    n = world.cases["n"]
+    return n.value if n.verdict == WORKS else 2
+
+
 def _split_adjust(world):
     size = world.cases["test_size"]
-    if world.n < 6 and size.verdict == WORKS:  # too few of a class for both halves
-        world.cases["test_size"] = Case(size.value, MAY_FAIL, "test_size|class|least populated")
+    if world.n < 6:  # too few of a class for both halves
+        names = "test_size|class|least populated"
+        world.cases["test_size"] = size._replace(verdict=max(size.verdict, MAY_FAIL), names=names)
 
 
 def _positive(world):
     y = world.cases["y"]
-    world.cases["y"] = y._replace(names=f"{y.names}|positive")
+    may = MAY_FAIL if world.n == 2 else 0  # any two numbers are two labels
+    world.cases["y"] = y._replace(names=f"{y.names}|positive", verdict=may or y.verdict)
 
 
 def _names_of_sets(world, name, odd):
     if not odd:
-        return Case(world.pick([["htru2"], ["htru2", "a9a"]]))
+        return Case(world.pick([["phishing"]]))
     return Case(world.pick([["no such set"], [3], 5, ["digits"]]), FAILS, "data set|name|known|no file")
 
 

@@ -9,6 +9,7 @@ from handful.sampling.torch_sampler import AdaptiveBatchSampler, Weighted
 from fuzz.kinds import (
     FAILS,
     MAY_FAIL,
+    WORKS,
     Case,
     boolean,
     choice,
@@ -26,7 +27,7 @@ from fuzz.throw import call, entry
 BY_NAME = {
     "random_state": seed(),
     "rng": generator,
-    "beta": number(above=0, good=(0.5, 10.0)),
+    "beta": number(least=1e-15, good=(0.5, 10.0)),
     "gamma": number(least=0, most=1, good=(0.01, 0.2)),
     "eps": number(above=0, good=(1.0, 1000.0)),
     "scale": number(above=0, good=(1.0, 1e14), none=True),
@@ -40,7 +41,7 @@ BY_NAME = {
     "regularisation": number(above=0, good=(1.0, 1e-3), none=True),
     "learn": boolean(),
     "leak": number(least=0, good=(1e-7, 0.5)),
-    "smoothing": number(above=0, most=1, good=(0.1, 1.0)),
+    "smoothing": number(least=1e-12, most=1, good=(0.1, 1.0)),
 }
 
 
@@ -86,6 +87,19 @@ def _mixture_weights(k):
         )
 
     return kind
+
+
+def _far_from_the_scale(world):
+    value = world.cases["losses"].value
+    if getattr(world.cases.get("scale"), "value", None) is not None and isinstance(value, float) and value > 1e20:
+        case = world.cases["losses"]
+        world.cases["losses"] = case._replace(verdict=max(case.verdict, MAY_FAIL), names=case.names or "losses")
+
+
+def _last_is_uniform(world):
+    p, w = world.cases["probabilities"].value, world.cases.get("mixture_weights")
+    if w is not None and isinstance(p, np.ndarray) and p.shape == (3, world.n) and np.unique(p[-1]).size == 1:
+        world.cases["mixture_weights"] = w._replace(verdict=max(w.verdict, MAY_FAIL), names="mixture_weights|abc")
 
 
 def losses(shape=None, signed=False):
@@ -139,6 +153,10 @@ def _replay(cls, arguments, world):
     return *sampler.sample(), sampler.probabilities, sampler.mixture_weights, sampler
 
 
+def _capacity(world):
+    return world.cases["capacity"].value if world.cases["capacity"].verdict == WORKS else 10
+
+
 def _full(cls, arguments, world):
     learner = call(cls, arguments, world)
     value = arguments["losses"]
@@ -188,7 +206,7 @@ def _dpp_adjust(world):
         world.cases["X"] = X._replace(verdict=MAY_FAIL, names="rank|entry of at least|k")
     elif X.verdict == 0:
         world.cases["X"] = X._replace(verdict=MAY_FAIL, names="entry of at least")
-    if getattr(X.value, "shape", (world.n,))[0] != world.n:
+    if np.shape(X.value)[:1] != (world.n,):
         world.cases["indices"] = world.cases["indices"]._replace(verdict=max(1, world.cases["indices"].verdict))
 
 
@@ -262,6 +280,7 @@ def entries():
             check=check_draws,
             probabilities=_probabilities,
             mixture_weights=_mixture_weights(3),
+            adjust=_last_is_uniform,
             uniform=same(True),
             losses=same(1.0),
         ),
@@ -274,7 +293,12 @@ def entries():
             losses=losses(),
         ),
         "FullInformation": entry(
-            sampling.FullInformation, BY_NAME, run=_full, probabilities=_probabilities, losses=losses()
+            sampling.FullInformation,
+            BY_NAME,
+            run=_full,
+            probabilities=_probabilities,
+            losses=losses(),
+            adjust=_far_from_the_scale,
         ),
         "PrioritizedReplay": entry(
             sampling.PrioritizedReplay,
@@ -285,8 +309,8 @@ def entries():
             components=choice(((0.5, 0.1),), ((0.1, 0.01), (0.9, 1.0)), names="component|str|float|number"),
             mixture_weights=same(None),
             losses=losses(signed=True),
-            count=integer(1, 10, good=(5, 10)),
-            batch_size=integer(1, 10),
+            count=integer(1, _capacity, good=(5, 10)),
+            batch_size=integer(1, _capacity),
         ),
         "SetMixture": entry(sampling.SetMixture, BY_NAME, run=steps, components=_components, losses=losses()),
         "KDPP": entry(
@@ -319,7 +343,7 @@ def entries():
             learning_rate=number(above=0, good=(1e-3, 0.1)),
             n_steps=integer(good=(1, 5)),
             coef=same(None),
-            power=number(good=(0.5, 1.0)),
+            power=number(least=0, most=10, good=(0.5, 1.0)),
             truncation=number(least=0, below=1, good=(0.0, 0.5)),
             record_at=same((), (1,)),
         ),

@@ -7,22 +7,27 @@ from handful import (
     BilevelCoreset,
     Coreset,
     CoresetEstimator,
+    CoresetSampler,
     KCenter,
+    KMeansPlusPlus,
     LeastSquares,
     Logistic,
     MergeReduce,
     Selector,
     UniformCoreset,
+    WeightedFit,
+    compare,
 )
 from handful.baselines import StratifiedCoreset
 from handful.bilevel import Forward, OptimalDesign, ProxyCoreset, TrainerCoreset
 from handful.continual import Memory, ReplayBuffer
+from handful.resampling import WeightedLabels
 from handful.sensitivity import SVMCoreset
 from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, Node, Reservoir, concatenate, reduce_nodes
 from handful.torch_data import WeightedSubset
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 
 from fuzz.kinds import (
@@ -51,7 +56,7 @@ BY_NAME = {
     "memory": same(None),
     "n_sweeps": integer(0, good=(1, 2)),
     "n_candidates": integer(good=(1, 5)),
-    "noise": number(above=0, good=(1e-3, 1.0)),
+    "noise": number(least=1e-10, most=1e10, good=(1e-3, 1.0)),
     "n_epochs": integer(good=(1, 2)),
     "batch_size": integer(good=(1, 8)),
     "learning_rate": number(above=0, good=(0.1, 1.0)),
@@ -80,16 +85,28 @@ BILEVEL = dict(
     ihvp=choice("auto", names="ihvp"),
     robust=boolean(),
 )
+
+
+def _not_none(case):
+    return Case(KCenter()) if case.value is None else case
+
+
+def _clusters(world, name, odd):
+    wrong = [0, -1, 2.5, "nonsense", None, True, [3]]
+    return Case(world.pick(wrong), FAILS, name) if odd else Case(world.pick(["auto", "log", 1, 3]))
+
+
+TREES = "nan 1e300 one_huge_value"  # scikit-learn's trees take the first, and warn at the others
 OWN = {
     BilevelCoreset: BILEVEL,
     OptimalDesign: dict(rule=choice("exact", "linear")),
     SVMCoreset: dict(
         rule=choice("mixture", "tight", "paper"),
-        n_clusters=choice("auto", "log", 1, 3),
+        n_clusters=_clusters,
     ),
     StratifiedCoreset: dict(by=same(None)),
     ProxyCoreset: dict(
-        selector=choice(KCenter(), UniformCoreset(), names="selector|Selector"),
+        selector=lambda world, name, odd: _not_none(choice(KCenter(), KMeansPlusPlus())(world, name, odd)),
         proxy=choice(None, RBFSampler(n_components=5, random_state=0), names="proxy|transform"),
     ),
 }
@@ -138,7 +155,8 @@ def check_coreset(selector, arguments, world):
 
 
 def _selector(cls):
-    needs, classifier = cls()._needs_y, get_tags(cls()).classifier_tags
+    made = cls(KCenter()) if cls is ProxyCoreset else cls()
+    needs, classifier = made._needs_y, get_tags(made).classifier_tags
     two = classifier is not None and not classifier.multi_class
 
     def two_classes(world):
@@ -152,6 +170,11 @@ def _selector(cls):
         if cls is BilevelCoreset and y is not None and y.verdict == FAILS and "class" in y.names:
             several = len(np.unique(np.asarray(y.value))) > 1 if y.value is not None else False
             rest["y"] = y._replace(verdict=MAY_FAIL) if several and np.ndim(y.value) == 1 else y
+        if isinstance(getattr(rest.get("problem"), "value", None), LeastSquares):  # takes any numbers, and no words
+            rest["y"] = rest["y"]._replace(
+                verdict=MAY_FAIL if np.ndim(rest["y"].value) == 1 else rest["y"].verdict,
+                names="|".join(filter(None, [rest["y"].names, r"\by\b"])),
+            )
         # a classifier that asks for one point of each class
         if (two or cls in (BilevelCoreset, StratifiedCoreset)) and "size" in rest and rest["size"].value == 1:
             rest["size"] = rest["size"]._replace(verdict=MAY_FAIL, names="size must be at least 2|size")
@@ -266,7 +289,7 @@ def _weights_of(world, name, odd):
         -good,
         np.full(world.d, np.nan),
         np.full(world.d, np.inf),
-        good[:-1],
+        np.append(good, 1.0),
         good.astype(str),
         good[:, None],
         good + 1j,
@@ -303,7 +326,7 @@ def entries():
         most_rows=12,
         selector=same(BilevelCoreset()),
         estimator=same(LogisticRegression()),
-        n_draws=integer(good=(1, 2)),
+        n_draws=integer(0, good=(0, 1, 2)),
         **dict.fromkeys(("proxy", "n_held_out", "memory")),
         X=made(lambda world: world.X),
         y=made(lambda world: world.code),
@@ -338,7 +361,7 @@ def entries():
         ReplayBuffer,
         BY_NAME,
         run=_memory_of_tasks,
-        selector=selectors,
+        selector=choice(KCenter(), KMeansPlusPlus(), names="selector|fit"),  # which read the rows
         size=integer(good=(2, 3)),
         X=matrix(
             without="csr csr_array csc_float32 empty_csr 1-d 3-d list frame object strings object_strings objects None "
@@ -373,13 +396,119 @@ def entries():
         run=_estimate,
         size=None,
         random_state=None,
-        X=matrix(),
-        y=labels(True, True, True),
+        X=matrix(True, without=TREES),
+        y=labels(False, True, True, without="mixed"),
         sample_weight=weights,
         selector=choice(UniformCoreset(2), names="selector|fit"),
-        estimator=choice(GaussianNB(), names="estimator|fit"),
+        estimator=choice(DecisionTreeClassifier(max_depth=1), names="estimator|fit"),
+    )
+    found["handful.CoresetSampler"] = entry(
+        CoresetSampler,
+        BY_NAME,
+        run=_resample,
+        check=_check_resample,
+        selector=choice(KCenter(2), KMeansPlusPlus(2), names="selector|fit"),
+        X=matrix(True),
+        y=labels(False, True, True, without="complex nan inf mixed two_columns"),  # the selector may not read them
+    )
+    found["handful.WeightedFit"] = entry(
+        WeightedFit,
+        BY_NAME,
+        run=_weighted_fit,
+        estimator=choice(DecisionTreeClassifier(max_depth=1), names="estimator|fit|sample_weight"),
+        X=matrix(True, without=TREES),
+        y=_weighted_labels,
+    )
+    found["handful.compare"] = entry(
+        compare,
+        BY_NAME,
+        run=_compare,
+        check=_check_compare,
+        selectors=_selectors,
+        estimator=choice(DecisionTreeClassifier(max_depth=1), DecisionTreeClassifier()),
+        X=matrix(True, without=TREES),
+        y=labels(False, True, True),
+        sizes=_sizes,
+        scoring=choice(None, "accuracy", names="scor"),
+        seeds=_seeds,
+        test_size=_held_out,
+        test=None,
+        verbose=None,
+        adjust=_few_rows,
     )
     return found
+
+
+def _resample(cls, arguments, world):
+    rows, labels = cls(arguments["selector"]).fit_resample(arguments["X"], arguments["y"])
+    return rows.shape[0], labels.labels, labels.weights
+
+
+def _check_resample(result, arguments, world):
+    n_rows, labels, weights = result
+    assert n_rows == len(labels) == len(weights) == 2
+    assert (weights >= 0).all()
+
+
+def _weighted_fit(cls, arguments, world):
+    return cls(arguments["estimator"]).fit(arguments["X"], arguments["y"]).predict(arguments["X"])
+
+
+def _weighted_labels(world, name, odd):
+    weights = world.rng.exponential(size=world.n)
+    if not odd:
+        return Case(WeightedLabels(world.code, weights))
+    if world.rng.random() < 0.5:
+        return Case(WeightedLabels(np.where(world.code, "ham", "spam"), weights.astype(np.float32)))
+    return Case(world.pick([world.code, None, "abc", (world.code, weights)]), FAILS, "labels without weights")
+
+
+def _compare(function, arguments, world):
+    found = function(**arguments, verbose=False)
+    return found, found.summary()
+
+
+def _check_compare(result, arguments, world):
+    found, summary = result
+    scored = found.frame[found.frame["error"] == ""]
+    assert len(scored)
+    assert np.isfinite(scored[["score", "choose_seconds", "train_seconds"]].to_numpy()).all()
+    assert {"all rows", "uniform"} <= set(summary["method"])
+    assert (scored["n_rows"] <= world.n).all()
+
+
+def _selectors(world, name, odd):
+    if not odd:
+        return Case(world.pick([UniformCoreset(), KCenter(), [KCenter()], {"mine": KCenter()}]))
+    return Case(world.pick([None, 5, [None], {"a": 3}, "abc", [KCenter(), KCenter()], KCenter]), FAILS, "selector")
+
+
+def _sizes(world, name, odd):
+    if not odd:
+        return Case(world.pick([[2], (1, 2), np.array([2])]))
+    wrong = [5, "abc", [0], [2.5], [10**6], [None], [], [True], {}, np.ones((2, 2)), object()]
+    return Case(world.pick(wrong), FAILS, "size")
+
+
+def _seeds(world, name, odd):
+    if not odd:
+        return Case(world.pick([1, 2, [3], [0, 7], np.int64(1)]))
+    return Case(world.pick([0, -1, None, "a", [], [-1], [0.5], 1.5, True, [None], object(), [[1]]]), FAILS, "seed")
+
+
+def _held_out(world, name, odd):
+    if not odd:
+        return Case(world.pick([0.5, 0.3]))
+    return Case(world.pick([0, -1, 1.0, 2.0, "a", 10**6, float("nan"), [0.5]]), FAILS, "test_size")
+
+
+def _few_rows(world):
+    """Words that errors may say of few rows, of no rows, and of labels that the estimator's score does not take."""
+    X, y = world.cases["X"], world.cases["y"]
+    world.cases["X"] = X._replace(names=f"{X.names}|inconsistent numbers of samples")
+    names = "|".join(filter(None, [y.names, "class|size|strat|score"]))
+    may = MAY_FAIL if world.n < 12 else WORKS
+    world.cases["y"] = y._replace(verdict=max(y.verdict, may), names=names)
 
 
 __all__ = ["BY_NAME", "entries", "parameters"]

@@ -1,8 +1,8 @@
 """``make fuzz``: thousands of inputs for every public class and function, then soak tests; resumable.
 
-Each thing of the table runs in a process of its own, so that a crash or an input that does not end costs one input. The
-outcomes are kept in ``.fuzz/`` and not computed again while the code of the library and of the fuzz is the same; at the
-end ``docs/fuzz.md`` is written from them. An input is known by the thing's name and a number::
+Inputs are thrown in processes of their own, so that a crash or an input that does not end costs one input. The outcomes
+of a thing are kept in ``.fuzz/`` and not computed again while the code that it can reach and its kinds of arguments are
+the same; at the end ``docs/fuzz.md`` is written from them. An input is known by the thing's name and a number::
 
     python tests/fuzz/run.py --replay handful.sampling.KDPP 17
 """
@@ -12,6 +12,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,30 +22,46 @@ TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 KEPT = ROOT / ".fuzz"
 TABLE = ROOT / "docs" / "fuzz.md"
+SOAKED = ("handful.streaming.MergeReduce", "handful.streaming.Reservoir", "handful.sampling.MixtureSampler")
+SOAKED += ("handful.clustering.VCGMM",)
 SLOWEST = 60  # seconds after which one input counts as one that does not end
 
 
-def code():
-    """A checksum of the library and of the fuzz."""
-    paths = sorted([*(ROOT / "lib" / "handful").rglob("*.py"), *(TESTS / "fuzz").glob("*.py")])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+def stamps(entries):
+    """A checksum for each name: of the modules of the library that the thing can reach, its room, and what rooms share."""
+    from handful_papers.fingerprint import reachable
+
+    from fuzz import table
+
+    rooms = table.room_of()
+    shared = b"".join((TESTS / "fuzz" / f"{name}.py").read_bytes() for name in ("kinds", "throw"))
+    found = {}
+    for name, entry in entries.items():
+        files = [Path(file) for file in reachable(f"import {entry.thing.__module__}").values()]
+        room = Path(rooms[name].__file__)
+        content = b"".join(file.read_bytes() for file in [room, *sorted(files)])
+        found[name] = hashlib.sha256(shared + content).hexdigest()[:12]
+    return found
 
 
-def work(name, start, stop):
-    """In the worker: throws inputs `start` to `stop` at one thing; a JSON line for each."""
+def work():
+    """In a worker: throws the inputs that standard input asks for, lines of [name, start, stop]; a JSON line for each."""
     from fuzz import table
     from fuzz.throw import Surprise, throw
 
-    row = table.entries()[name]
-    for i in range(start, stop):
-        print(json.dumps(["begins", i]), flush=True)
-        try:
-            print(json.dumps([throw(row, name, i), i]), flush=True)
-        except Surprise as surprise:
-            print(json.dumps(["surprise", i, str(surprise)[:3000]]), flush=True)
+    entries = table.entries()
+    for line in sys.stdin:
+        name, start, stop = json.loads(line)
+        for i in range(start, stop):
+            print(json.dumps(["begins", i]), flush=True)
+            try:
+                print(json.dumps([throw(entries[name], name, i), i]), flush=True)
+            except Surprise as surprise:
+                print(json.dumps(["surprise", i, str(surprise)[:3000]]), flush=True)
+        print(json.dumps(["ends", stop]), flush=True)
 
 
-def hunt(name, n, stamp):
+def hunt(name, n, stamp, workers):
     """Outcomes of the first `n` inputs of one thing, from what is kept and from new runs: counts and surprises."""
     path = KEPT / f"{name}.json"
     state = {}
@@ -54,38 +71,64 @@ def hunt(name, n, stamp):
         state = dict(code=stamp, done=0, worked=0, refused=0, surprises=[], seconds=0.0)
     began = time.monotonic()
     while state["done"] < n:
-        _run(name, n, state)
+        _run(name, n, state, workers)
         state["seconds"] += time.monotonic() - began
         began = time.monotonic()
         path.write_text(json.dumps(state), encoding="utf-8")
     return name, state
 
 
-def _run(name, n, state):
-    command = [sys.executable, __file__, "--work", name, str(state["done"]), str(n)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with ThreadPoolExecutor(1) as reader:
-        last = None
-        errors = reader.submit(process.stderr.read)
-        watch = _Watch(process)
-        for line in process.stdout:
-            watch.tick()
-            outcome, i, *message = json.loads(line)
-            last = i
-            if outcome == "begins":
-                continue
-            state["done"] = i + 1
-            if outcome == "surprise":
-                state["surprises"].append([i, message[0]])
-            else:
-                state[outcome] += 1
-        watch.stop()
-        status = process.wait()
-        if status:  # the input that was begun ended the process, or did not end
-            at = state["done"] if last is None else last
-            why = "did not end" if watch.ended else f"ended the process with status {status}"
-            state["surprises"].append([at, f"{name}, input {at}: {why}\n{errors.result()[-1500:]}"])
-            state["done"] = at + 1
+def _run(name, n, state, workers):
+    worker = workers.pop() if workers else Worker()
+    last = None
+    worker.ask(name, state["done"], n)
+    for outcome, i, *message in worker.answers():
+        last = i
+        if outcome == "ends":
+            workers.append(worker)
+            return
+        if outcome == "begins":
+            continue
+        state["done"] = i + 1
+        if outcome == "surprise":
+            state["surprises"].append([i, message[0]])
+        else:
+            state[outcome] += 1
+    at = state["done"] if last is None else last  # the input that was begun ended the process, or did not end
+    state["surprises"].append([at, f"{name}, input {at}: {worker.last_words()}"])
+    state["done"] = at + 1
+
+
+class Worker:
+    """A process that throws inputs, and is killed when it is silent for too long."""
+
+    def __init__(self):
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  open for as long as the process
+        options = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process = subprocess.Popen([sys.executable, __file__, "--work"], **options)
+
+    def ask(self, name, start, stop):
+        """Set it to some inputs of one thing."""
+        self.process.stdin.write(json.dumps([name, start, stop]) + "\n")
+        self.process.stdin.flush()
+
+    def answers(self):
+        """What it says until it ends, or is killed."""
+        self.watch = _Watch(self.process)
+        for line in self.process.stdout:
+            self.watch.tick()
+            answer = json.loads(line)
+            if answer[0] == "ends":
+                self.watch.stop()
+            yield answer
+        self.watch.stop()
+
+    def last_words(self):
+        """Why it ended, and the end of what it wrote to standard error."""
+        status = self.process.wait()
+        self.errors.seek(0)
+        why = "did not end" if self.watch.ended else f"ended the process with status {status}"
+        return f"{why}\n{self.errors.read()[-1500:]}"
 
 
 class _Watch(threading.Thread):
@@ -114,7 +157,20 @@ class _Watch(threading.Thread):
                 return
 
 
-def write_table(states, n, stamp, extra):
+def long_runs(entries):
+    """The lines of the soak tests, from what is kept while their code is the same, or from a new run."""
+    from fuzz import soak
+
+    path, found = KEPT / "long runs.json", stamps(entries)
+    code = [Path(soak.__file__).read_text(encoding="utf-8"), *(found[name] for name in SOAKED)]
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if kept.get("code") != code:
+        kept = dict(code=code, lines=soak.run())
+        path.write_text(json.dumps(kept), encoding="utf-8")
+    return kept["lines"]
+
+
+def write_table(states, extra):
     """``docs/fuzz.md`` from the outcomes."""
     rows = [
         f"| `{name}` | {s['done']:,} | {s['worked']:,} | {s['refused']:,} | {len(s['surprises'])} |"
@@ -132,7 +188,6 @@ crash, or more than {SLOWEST} seconds. `tests/fuzz/run.py --replay NAME NUMBER` 
 all that is random in it.
 
 {total["done"]:,} inputs for {len(states)} classes and functions: {total["worked"]:,} worked, {total["refused"]:,} were refused by name, {surprises} surprised.
-Code {stamp}.
 
 | class or function | tried | worked | clear error | surprise |
 |---|---|---|---|---|
@@ -151,11 +206,11 @@ def main():
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
     parser.add_argument("--no-long-runs", action="store_true", help="leave out the soak tests")
     parser.add_argument("--replay", nargs=2, metavar=("NAME", "NUMBER"))
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(TESTS))
     if options.work:
-        return work(options.work[0], *map(int, options.work[1:]))
+        return work()
     from fuzz import table
 
     if options.replay:
@@ -165,14 +220,15 @@ def main():
         print(throw(table.entries()[name], name, int(number)))
         return 0
     KEPT.mkdir(exist_ok=True)
-    stamp, until = code(), time.monotonic() + 60 * options.minutes
-    names = [name for name in table.entries() if options.only in name]
-    states, late = [], []
+    until = time.monotonic() + 60 * options.minutes
+    entries = {name: entry for name, entry in table.entries().items() if options.only in name}
+    stamp = stamps(entries)
+    states, late, workers = [], [], []
 
     def one(name):
         if time.monotonic() > until:
             return late.append(name)
-        _, state = hunt(name, options.inputs, stamp)
+        _, state = hunt(name, options.inputs, stamp[name], workers)
         print(
             f"{name}: {state['worked']} worked, {state['refused']} refused, {len(state['surprises'])} surprised "
             f"({state['seconds']:.0f} s)",
@@ -183,17 +239,15 @@ def main():
         states.append((name, state))
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(one, names))
+        list(pool.map(one, entries))
     if late:
-        print(f"{len(late)} of {len(names)} are left; run again to go on.")
+        print(f"{len(late)} of {len(entries)} are left; run again to go on.")
         return 2
     extra = []
     if not options.no_long_runs and not options.only:
-        from fuzz import soak
-
-        extra = soak.run()
+        extra = long_runs(entries)
     if not options.only:
-        write_table(sorted(states), options.inputs, stamp, extra)
+        write_table(sorted(states), extra)
     return int(any(state["surprises"] for _, state in states))
 
 

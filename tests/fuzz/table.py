@@ -14,6 +14,7 @@ import handful
 
 from fuzz import room_bilevel, room_clustering, room_other, room_sampling, room_selectors
 
+ROOMS = (room_selectors, room_bilevel, room_sampling, room_clustering, room_other)
 ROOT = Path(__file__).parents[2]
 OPEN = (
     "handful.linalg",
@@ -30,7 +31,6 @@ INSIDE = "takes what its callers have checked; each of them is in the table"
 KERNEL = "compiled: takes what its callers have checked"
 LONG = "trains a network for minutes at its smallest; its own tests give it bad input"
 STEP = "a step of augment, which checks the recordings; tests/test_active_audio.py"
-NEW = "has no row yet: its own tests give it bad input"
 EXEMPT = {
     "handful.active.audio.change_amplitude": STEP,
     "handful.active.audio.change_speed": STEP,
@@ -48,11 +48,6 @@ EXEMPT = {
     "handful.bilevel.selections.softmax.SoftmaxSelection": INSIDE,
     "handful.bilevel.strategies.weights.descend": INSIDE,
     "handful.bilevel.Suspects": "what suspects() gives",
-    "handful.bilevel.proxies.TreeLeaves": NEW,
-    "handful.bilevel.suspects": NEW,
-    "handful.compare": NEW,
-    "handful.CoresetSampler": NEW,
-    "handful.WeightedFit": NEW,
     "handful.bilevel.trainer.class_weights": INSIDE,
     "handful.bilevel.trainer.held_out_loss": INSIDE,
     "handful.checks.check_integer": "the check itself; tests/test_checks.py",
@@ -117,9 +112,12 @@ EXEMPT = {
 
 def entries():
     """All rows of the table: Entry by public name."""
-    rooms = (room_selectors, room_bilevel, room_sampling, room_clustering, room_other)
-    found = {name: entry for room in rooms for name, entry in room.entries().items()}
-    return dict(sorted(found.items()))
+    return dict(sorted((name, entry) for room in ROOMS for name, entry in room.entries().items()))
+
+
+def room_of():
+    """The module that holds the row, by public name."""
+    return {name: room for room in ROOMS for name in room.entries()}
 
 
 def public():

@@ -13,6 +13,8 @@ from handful.checks import check_generator, check_integer, check_number
 
 SAMPLING_RATE = 16_000  # Hz, to which the paper resamples
 SAMPLING_RATES = (4_000, 192_000)  # Hz; other rates are refused as likely mistakes, such as kHz for Hz
+MOST_SECONDS = 3600  # of one recording
+MOST_DECIBELS = 1000
 SILENCE = 1e-12  # least mel power, relative to full scale: -120 dB
 CLIPPED_SHARE = 0.005  # a recording with a larger share of samples at full scale looks clipped
 FULL_SCALE = 0.99
@@ -53,17 +55,16 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
     >>> prepare([tone], 8000).shape
     (1, 16000)
     """
-    n = len(recordings)
+    n = len(recordings) if hasattr(recordings, "__len__") else 0
     if n == 0:
-        raise ValueError("recordings is empty: at least one is needed.")
+        raise ValueError(f"recordings must be a list of at least one recording, got {recordings!r}.")
     if np.ndim(sampling_rate) and len(sampling_rate) != n:
         raise ValueError(
             f"sampling_rate must be one number or one for each of {n} recordings, got {len(sampling_rate)} of them."
         )
     rates = np.broadcast_to(np.asarray(sampling_rate), (n,))
     _check_rate(target_rate, "target_rate")
-    check_number("seconds", seconds, above=0)
-    samples = round(target_rate * seconds)
+    samples = _duration("seconds", seconds, target_rate)
     out = np.zeros((n, samples), dtype=np.float32)
     cut, clipped, silent = [], [], []
     for i, recording in enumerate(recordings):
@@ -115,6 +116,15 @@ def _check_rate(rate, name):
     if not number or not SAMPLING_RATES[0] <= rate <= SAMPLING_RATES[1]:
         low, high = SAMPLING_RATES
         raise ValueError(f"{name} must be {low:,} to {high:,} samples a second, got {rate!r}.")
+
+
+def _duration(name, seconds, rate):
+    # In samples, at least one.
+    check_number(name, seconds, above=0, most=MOST_SECONDS, why="it is in seconds")
+    samples = round(float(rate) * float(seconds))
+    if samples == 0:
+        raise ValueError(f"{name} must be at least one sample, 1 / {rate:g} seconds, got {name}={seconds!r}.")
+    return samples
 
 
 def _full_scale(sound, i):
@@ -170,13 +180,13 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
     """
     _check_rate(sampling_rate, "sampling_rate")
     check_integer("n_bins", n_bins)
-    check_number("span", span, above=0, why="it is in dB")
+    check_number("span", span, above=0, most=MOST_DECIBELS, why="it is in dB")
+    length, step = (_duration(name, value, sampling_rate) for name, value in (("window", window), ("hop", hop)))
     sound = _samples(sound, "sound")
     one = sound.ndim == 1
     sound = sound[None] if one else sound
     if sound.ndim != 2 or not np.isfinite(sound).all():
         raise ValueError(f"sound must be finite and have shape (n, samples) or (samples,), got {sound.shape}.")
-    length, step = round(window * sampling_rate), round(hop * sampling_rate)
     if sound.shape[1] < step:
         raise ValueError(f"recordings must have at least {step} samples (one hop), got {sound.shape[1]}.")
     weights = get_window("hann", length).astype(np.float32)

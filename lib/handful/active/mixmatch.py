@@ -26,7 +26,7 @@ class MixMatch(SupervisedNetwork):
     network, n_steps, batch_size, learning_rate, weight_decay, average, device, random_state : as in
         `SupervisedNetwork`; the batch has as many unlabelled rows as labelled ones
     n_augmentations : int, K, variants of each unlabelled row over which predictions are averaged; the paper: 2
-    temperature : float, T: a guess is raised to the power 1 / T; MixMatch: 0.5
+    temperature : float of at least 0.05, T: a guess is raised to the power 1 / T; MixMatch: 0.5
     alpha : float, both parameters of the Beta distribution from which the shares of the mixing come; MixMatch: 0.75
     weight : float, lambda_u, of the unlabelled loss; the paper: 10
     ramp_up : float in 0..1, the share of the steps in which `weight` grows linearly from zero
@@ -83,8 +83,8 @@ class MixMatch(SupervisedNetwork):
     def _check(self):
         super()._check()
         check_integer("n_augmentations", self.n_augmentations)
-        for name in ("temperature", "alpha"):
-            check_number(name, getattr(self, name), above=0)
+        check_number("temperature", self.temperature, least=0.05, why="powers of smaller ones vanish in float32")
+        check_number("alpha", self.alpha, above=0)
         check_number("weight", self.weight, least=0)
         check_number("ramp_up", self.ramp_up, least=0, most=1)
 

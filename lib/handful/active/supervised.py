@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from handful.active.networks import network
-from handful.checks import MAX_SEED, as_generator, check_integer, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
 
 try:
     import torch
@@ -92,7 +92,7 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             for values that are not finite, arrays that do not fit, no labelled row, and labels outside `classes`
-        FloatingPointError
+        ConvergenceError
             if training ends with a loss that is not finite
         """
         self._check()
@@ -124,7 +124,7 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
     def _check(self):
         for name in ("n_steps", "batch_size"):
             check_integer(name, getattr(self, name))
-        for name, most in {"learning_rate": None, "weight_decay": None, "average": 1}.items():
+        for name, most in {"learning_rate": 1e8, "weight_decay": 1e8, "average": 1}.items():
             check_number(name, getattr(self, name), least=0, most=most)
 
     def _train(self, net, variants, targets, rng):
@@ -147,11 +147,11 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
             optimiser.step()
             schedule.step()
             _lerp(average, net, 1.0 - min(self.average, (1 + step) / (10 + step)))
-        if not np.isfinite(loss.item()):
+        if not (loss.isfinite() and all(p.isfinite().all() for p in average.parameters())):
             del self.network_
-            raise FloatingPointError(
+            raise ConvergenceError(
                 f"training diverged: the loss is {loss.item()} after {self.n_steps} steps with learning_rate="
-                f"{self.learning_rate:g}; lower learning_rate."
+                f"{self.learning_rate:g} and weight_decay={self.weight_decay:g}; lower them."
             )
 
     def _prepare(self, variants, targets, rng):
@@ -168,7 +168,10 @@ class SupervisedNetwork(ClassifierMixin, BaseEstimator):
         X = X[:, None] if X.ndim == 3 else X
         with torch.inference_mode():
             parts = [function(rows.to(self.device)) for rows in torch.as_tensor(X).split(PREDICT)]
-        return torch.cat(parts).cpu().numpy()
+        values = torch.cat(parts).cpu().numpy()
+        if not np.isfinite(values).all():
+            raise ConvergenceError("the network gives values that are not finite: scale X, or lower learning_rate.")
+        return values
 
     def predict_proba(self, X):
         """Class probabilities, shape (n, classes), float32."""

@@ -149,7 +149,7 @@ class FRCL(_EqualWeights):
     size : number of points m
     n_sweeps : how often each chosen row is compared with others
     n_candidates : random rows in each comparison
-    noise : variance of the observations, above 0, in units of the rows' mean squared length
+    noise : variance of the observations, 1e-10 to 1e10, in units of the rows' mean squared length
     random_state : int, Generator or None
 
     Attributes
@@ -177,7 +177,8 @@ class FRCL(_EqualWeights):
     def _order(self, X, y, sample_weight, rng):
         check_integer("n_sweeps", self.n_sweeps, least=0)
         check_integer("n_candidates", self.n_candidates)
-        check_number("noise", self.noise, above=0)
+        why = "the covariance of a much smaller or larger one is lost in rounding"
+        check_number("noise", self.noise, least=1e-10, most=1e10, why=why)
         chosen = rng.choice(len(X), self.size, replace=False)
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()

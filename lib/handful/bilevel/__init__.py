@@ -5,7 +5,6 @@
 
 from handful.bilevel.design import OptimalDesign, design_gradient, design_objective
 from handful.bilevel.numerics.ihvp import Cholesky, ConjugateGradients, Exact, NeumannSeries
-from handful.bilevel.numerics.newton import ConvergenceError
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.problems.joint import Joint
 from handful.bilevel.problems.linear import LeastSquares, Logistic
@@ -18,6 +17,7 @@ from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
 from handful.bilevel.suspicion import Suspects, suspects
 from handful.bilevel.trainer import TrainerCoreset
+from handful.checks import ConvergenceError
 
 __all__ = [
     "BilevelCoreset",

@@ -32,14 +32,18 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     float
     """
     X, weights, target = _checked(X, weights, design, prior_precision, target)
-    return 0.5 * float(np.sum(_covariance(X, weights, prior_precision) * _outer(target, design)))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        value = 0.5 * float(np.sum(_covariance(X, weights, prior_precision) * _outer(target, design)))
+    return _determined(value, prior_precision)
 
 
 def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
     """Derivative of `design_objective` by the weights, shape (n,): ``-1/2 x' F^-1 M F^-1 x`` (Lemma 10)."""
     X, weights, target = _checked(X, weights, design, prior_precision, target)
-    Z = X @ _covariance(X, weights, prior_precision)
-    return -0.5 * np.einsum("ij,ij->i", Z @ _outer(target, design), Z)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        Z = X @ _covariance(X, weights, prior_precision)
+        gradient = -0.5 * np.einsum("ij,ij->i", Z @ _outer(target, design), Z)
+    return _determined(gradient, prior_precision)
 
 
 def _checked(X, weights, design, prior_precision, target):
@@ -50,6 +54,15 @@ def _checked(X, weights, design, prior_precision, target):
     return X, weights, X if target is None else check_rows(target, "target")
 
 
+def _determined(value, precision):
+    if not np.isfinite(value).all():
+        raise ValueError(
+            f"the experiments of these weights do not determine all parameters at prior_precision={precision:g}: take "
+            "a larger one, other weights, or scale X."
+        )
+    return value
+
+
 def _check_choice(name, value):
     if value not in OPTIONS[name]:
         raise ValueError(f"{name} must be one of {OPTIONS[name]}, got {value!r}.")
@@ -57,8 +70,12 @@ def _check_choice(name, value):
 
 def _covariance(X, weights, precision):
     # (X' D(w) X + precision I)^-1; by eigenvalues, which cannot fall below the precision
-    values, vectors = np.linalg.eigh((X.T * weights) @ X)
-    return (vectors / (np.maximum(values, 0.0) + precision)) @ vectors.T
+    F = (X.T * weights) @ X
+    values, vectors = np.linalg.eigh(F) if np.isfinite(F).all() else (np.full(len(F), np.nan), F)
+    values = np.maximum(values, 0.0)
+    if precision == 0:
+        values[values <= len(F) * np.finfo(np.float64).eps * values[-1]] = 0.0  # rounding, which determines nothing
+    return (vectors / (values + precision)) @ vectors.T
 
 
 def _outer(target, design):
@@ -132,7 +149,8 @@ class OptimalDesign(Selector):
             X = np.column_stack([X, np.ones(len(X))])
         share = sample_weight / sample_weight.sum()
         M = np.eye(X.shape[1]) if self.design == "A" else (X.T * share) @ X
-        chosen = self._greedy(X, M, np.flatnonzero(sample_weight == 0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            chosen = self._greedy(X, M, np.flatnonzero(sample_weight == 0))
         weights = np.ones(self.size)
         if self.repeat:
             weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
@@ -159,6 +177,7 @@ class OptimalDesign(Selector):
             scores[chosen] = -np.inf
             scores[absent] = -np.inf
             k = int(np.argmax(scores))
+            _determined(scores[k], self.prior_precision)
             chosen.append(k)
             a = covariance @ X[k]
             c = 1.0 + X[k] @ a

@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from handful.bilevel.proxies import RBF, Nystrom
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED
-from handful.coreset import Selector
+from handful.coreset import Selector, check_selector
 
 
 def _knows_one_class(selector):
@@ -65,7 +65,10 @@ class ProxyCoreset(Selector):
         return tags
 
     def _chooser(self):
-        return BilevelCoreset() if self.selector is None else self.selector
+        if self.selector is None:
+            return BilevelCoreset()
+        check_selector(self.selector)
+        return self.selector
 
     @available_if(_knows_one_class)
     def select_one_class(self, X, sample_weight, rng):
@@ -74,7 +77,10 @@ class ProxyCoreset(Selector):
         return selector.select_one_class(features, sample_weight, rng)
 
     def _features_and_selector(self, X, y, rng):
-        proxy = clone(Nystrom(RBF()) if self.proxy is None else self.proxy)
+        proxy = Nystrom(RBF()) if self.proxy is None else self.proxy
+        if isinstance(proxy, type) or not hasattr(proxy, "fit_transform"):
+            raise TypeError(f"proxy must be a transformer, such as Nystrom(NTK()), got proxy={proxy!r}.")
+        proxy = clone(proxy)
         if "random_state" in proxy.get_params():
             proxy.set_params(random_state=int(rng.integers(MAX_SEED)))
         selector = clone(self._chooser()).set_params(size=self.size, random_state=rng)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import check_X_y
@@ -108,5 +109,6 @@ def _losses(problem, X, y, folds):
         model = Ridge(problem.l2 * n, fit_intercept=problem.fit_intercept)
         return 0.5 * (cross_val_predict(model, X, y, cv=folds) - y) ** 2
     model = LogisticRegression(C=1 / (problem.l2 * n), fit_intercept=problem.fit_intercept, max_iter=1000)
-    logs = cross_val_predict(model, X, y, cv=folds, method="predict_log_proba")
+    z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
+    logs = log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)  # finite, however sure
     return -logs[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]

@@ -13,6 +13,7 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_number,
+    check_rows,
     check_sample_weight,
     is_dask,
     over_chunks,
@@ -328,9 +329,9 @@ class VCGMM(MixtureEstimator):
             centers = Y[seeds]
             first = labels if start != "random" else None
         else:
-            given, d = np.asarray(init, dtype=Y.dtype), self.n_features_in_
-            if given.shape != (C, d) or not np.isfinite(given).all():
-                raise ValueError(f"init must be finite, of shape {(C, d)}, got shape {given.shape}.")
+            given = check_rows(init, "init").astype(Y.dtype, copy=False)
+            if given.shape != (C, self.n_features_in_):
+                raise ValueError(f"init must have shape {(C, self.n_features_in_)}, got {given.shape}.")
             centers = padded(self._to_frame(given))
             from_nearest = start != "random"
         if from_nearest and first is None:

@@ -54,7 +54,7 @@ class VCL(BaseEstimator):
 
     Raises
     ------
-    FloatingPointError
+    ConvergenceError
         if the loss stops being finite in training
 
     Examples
@@ -165,8 +165,11 @@ class VCL(BaseEstimator):
         return float(np.mean(predicted == y))
 
     def _check_rows(self, X):
-        X = np.asarray(X, dtype=np.float32)
-        if X.ndim != 2 or not len(X):
+        if np.iscomplexobj(X):
+            raise ValueError("Complex data not supported: X must hold real numbers.")
+        with np.errstate(over="ignore"):
+            X = np.asarray(X, dtype=np.float32)
+        if X.ndim != 2 or not X.size:
             raise ValueError(f"X must be 2-d and not empty, got shape {X.shape}.")
         if not np.isfinite(X).all():
             raise ValueError("X contains NaN, infinity or values that float32 does not hold.")
@@ -185,7 +188,7 @@ class VCL(BaseEstimator):
         for name in ("prior_sd", "start_sd"):
             check_number(name, getattr(self, name), least=1e-8, most=1e8, why="squares of others overflow in float32")
         for name in ("kl_weight", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
+            check_number(name, getattr(self, name), above=0, most=1e8, why="larger ones overflow in float32")
         if self.selector is not None:
             check_selector(self.selector)
         X, y = self._check_rows(X), np.asarray(y)

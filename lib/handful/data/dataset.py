@@ -1,12 +1,13 @@
 """`Dataset`, as a loader gives it, and what comes before training: split, standardise, 0/1 labels."""
 
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 
-from handful.checks import MAX_SEED, as_generator, check_dtype, check_integer
+from handful.checks import MAX_SEED, as_generator, check_dtype, check_integer, check_number
 
 _SAFE = 2.0**300  # magnitudes up to here, and down to its inverse, can be squared and added up
 _BLOCK = 8192  # rows that are widened to float64 at a time
@@ -180,14 +181,15 @@ def zero_one(y, positive=None):
     Raises
     ------
     ValueError
-        if y has another shape, holds NaN or labels that cannot be put in order, if no label is `positive`, or if none
-        is given and there are not two labels.
+        if y has another shape, is not finite or holds labels that cannot be put in order, if no label is `positive`, or
+        if none is given and there are not two labels.
     """
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y must have shape (n,), one label for each row, got shape {y.shape}.")
-    if (y != y).any():
-        raise ValueError(f"y must not hold NaN, got it at row {int(np.argmax(y != y))}.")
+    wrong = y != y if y.dtype.kind != "f" else ~np.isfinite(y)
+    if wrong.any():
+        raise ValueError(f"y must be finite, got {y[np.argmax(wrong)]} at row {int(np.argmax(wrong))}.")
     try:
         labels = np.unique(y)
     except TypeError as error:
@@ -204,9 +206,10 @@ def zero_one(y, positive=None):
 def split(data, *, test_size=0.1, random_state=None, official=True):
     """A `Dataset` with a test set: the official one where there is one, else a random one.
 
-    The random one is stratified by class where the labels are classes. With ``official=False`` the official
-    test set is left aside and the training part split (as the bilevel paper seems to have done with a9a).
-    After a random split every `extra` array "a" is joined by its test rows, "a_test".
+    The random one is stratified by class where the labels are classes; `test_size` is a share of the rows, or a whole
+    number of them. With ``official=False`` the official test set is left aside and the training part split (as the
+    bilevel paper seems to have done with a9a). After a random split every `extra` array "a" is joined by its test rows,
+    "a_test".
 
     Raises
     ------
@@ -219,6 +222,9 @@ def split(data, *, test_size=0.1, random_state=None, official=True):
         raise TypeError(f"data must be a Dataset, as load gives it, got {type(data).__name__}.")
     if official and data.X_test is not None:
         return data
+    if isinstance(test_size, bool) or not isinstance(test_size, Integral):
+        check_number("test_size", test_size, above=0, below=1, why="it is a share, or an integer number of rows")
+        test_size = float(test_size)
     data = replace(data, extra={name: values for name, values in data.extra.items() if not name.endswith("_test")})
     classes = data.y if data.y is not None and data.y.dtype.kind in "iu" else None
     seed = int(as_generator(random_state).integers(MAX_SEED))

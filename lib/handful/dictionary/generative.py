@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_integer, check_number
+from handful.checks import ConvergenceError, check_integer, check_number
 from handful.dictionary.recovery import Recovery
 
 try:
@@ -63,12 +63,12 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     ------
     ValueError
         for values outside [0, 1]
-    FloatingPointError
+    ConvergenceError
         if training diverges
     """
     for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
         check_integer(name, value)
-    check_number("learning_rate", learning_rate, above=0)
+    check_number("learning_rate", learning_rate, above=0, most=1e8)
     if not isinstance(rng, torch.Generator):
         raise TypeError(f"rng must be a torch.Generator, such as torch.Generator().manual_seed(0); got {rng!r}.")
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
@@ -107,7 +107,7 @@ class Generative(Recovery):
 
     def check(self):
         """ValueError if an option is out of range."""
-        check_number("l2", self.l2, above=0, of=self, why="few measurements leave a code undetermined")
+        check_number("l2", self.l2, above=0, most=1e8, of=self, why="few measurements leave a code undetermined")
         check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
         check_integer("max_iter", self.max_iter, of=self)
         if self.latent is not None:
@@ -164,7 +164,12 @@ class Generative(Recovery):
         inner = seen.mT @ seen
         diagonal = inner.diagonal(dim1=1, dim2=2)
         diagonal += self.l2 if damping is None else self.l2 + damping[:, None]
-        return torch.linalg.cholesky(inner), seen
+        root, failed = torch.linalg.cholesky_ex(inner)
+        if failed.any():
+            raise ConvergenceError(
+                f"the codes are not determined at l2={self.l2:g}, in {inner.dtype}: raise l2, or scale X."
+            )
+        return root, seen
 
     def _objective(self, A, measured, codes, signals):
         return (measured - signals @ A.T).square().sum(1) + self.l2 * codes.square().sum(1)

@@ -83,7 +83,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     X : array, shape (n, d)
     k : int, number of components, at most n
     rng : numpy.random.Generator
-    smoothing : float in (0, 1], the uniform share of each component
+    smoothing : float in [1e-12, 1], the uniform share of each component
 
     Returns
     -------
@@ -92,7 +92,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     X = check_rows(X)
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
-    check_number("smoothing", smoothing, above=0, most=1, why="it is the uniform share")
+    check_number("smoothing", smoothing, least=1e-12, most=1, why="it is the uniform share, and must outlast rounding")
     check_generator(rng)
     p = cdist(X[rng.choice(n, size=k, replace=False)], X)
     total = p.sum(axis=1, keepdims=True)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from handful.checks import check_integer, check_number, check_vector
-from handful.sampling.base import as_vector, check_losses
+from handful.sampling.base import LARGEST_LOSS, as_vector, check_losses
 from handful.sampling.components import check_probabilities
 from handful.sampling.newton import Learned, NewtonLearner
 
@@ -19,21 +19,33 @@ def mixture_cost(w, probabilities, losses):
     """
     w, probabilities, losses = _checked_cost(w, probabilities, losses)
     q = w @ probabilities
-    return float((losses**2 / q).sum() / losses.size**2)
+    with np.errstate(all="ignore"):
+        return float(_finite((losses**2 / q).sum() / losses.size**2, q))
 
 
 def mixture_cost_gradient(w, probabilities, losses):
     """Gradient of `mixture_cost` in w, shape (k,): -(1/n^2) sum_i l(i)^2 p(i) / <w, p(i)>^2."""
     w, probabilities, losses = _checked_cost(w, probabilities, losses)
     q = w @ probabilities
-    return -(probabilities @ (losses**2 / q**2)) / losses.size**2
+    with np.errstate(all="ignore"):
+        return _finite(-(probabilities @ (losses**2 / q**2)) / losses.size**2, q)
+
+
+def _finite(values, q):
+    if not np.isfinite(values).all():
+        raise ValueError(f"w gives a point the probability {q.min():.3g}, so small that the cost overflows.")
+    return values
 
 
 def _checked_cost(w, probabilities, losses):
     p, _ = check_probabilities(probabilities, uniform=True)
     w = check_vector(w, "w", len(p))
     w = np.where((w < 0) & (w > -1e-9), 0.0, w)  # rounding of who made them
-    return check_vector(w, "w", least=0), p, check_vector(losses, "losses", p.shape[1], least=0)
+    losses = as_vector(losses)
+    if losses.shape != p.shape[1:]:
+        raise ValueError(f"losses must have shape ({p.shape[1]},), one a point, got {losses.shape}.")
+    check_losses(losses)
+    return check_vector(w, "w", least=0), p, losses
 
 
 def theory_settings(k, horizon, *, bound=1.0, c=None):
@@ -93,7 +105,7 @@ class FullInformation(Learned):
             check_number("scale", scale, above=0)
         self.probabilities = np.vstack([p, np.full((1, n), 1.0 / n)]) if uniform and not has_uniform else p
         self.n, self.k = n, len(self.probabilities)
-        self._scale = None if scale is None else scale / n**2
+        self._scale = None if scale is None else float(scale) / n**2
         self._costs, self._rounds = 0.0, 0
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps)
 
@@ -104,14 +116,13 @@ class FullInformation(Learned):
         -------
         float : the round's cost f_t(w_t)/n^2, at the weights before the step
         """
-        losses = as_vector(losses)
-        if losses.shape != (self.n,):
-            raise ValueError(f"losses must have shape ({self.n},), one a point, got {losses.shape}.")
-        check_losses(losses)
         w = self._learner.w
         cost = mixture_cost(w, self.probabilities, losses)
         self._costs, self._rounds = self._costs + cost, self._rounds + 1
         unit = self._scale or self._costs / self._rounds
         if cost > 0:
-            self._learner.gradient_step(mixture_cost_gradient(w, self.probabilities, losses) / unit)
+            gradient = mixture_cost_gradient(w, self.probabilities, losses)
+            if not np.abs(gradient).max() < LARGEST_LOSS * unit:
+                raise ValueError(f"losses of a cost of {cost:.3g} overflow in units of scale={unit:.3g}: raise scale.")
+            self._learner.gradient_step(gradient / unit)
         return cost

@@ -310,7 +310,7 @@ class NewtonLearner:
     Parameters
     ----------
     k : int, number of components
-    beta : float > 0, inverse step length
+    beta : float of at least 1e-15, inverse step length
     gamma : float in [0, 1], least weight of the last component
     eps : float > 0, H starts as eps I
     scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps have no
@@ -323,7 +323,8 @@ class NewtonLearner:
     """
 
     def __init__(self, k, *, beta, gamma, eps, scale=None, n_pgd_steps=0):
-        for name, value in (("beta", beta), ("eps", eps), ("scale", 1.0 if scale is None else scale)):
+        check_number("beta", beta, least=1e-15, why="from a longer step there is no way back to the simplex")
+        for name, value in (("eps", eps), ("scale", 1.0 if scale is None else scale)):
             check_number(name, value, above=0)
         check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
         check_integer("n_pgd_steps", n_pgd_steps, least=0)

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from sklearn.utils import check_array
 
-from handful.checks import check_integer, check_number, check_rows
+from handful.checks import ConvergenceError, check_integer, check_number, check_rows
 from handful.sampling.base import LARGEST_LOSS
 
 LOSSES = {"hinge": 0, "logistic": 1, "squared": 2}
@@ -64,14 +64,14 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
     ------
     ValueError
         for an unknown loss, labels other than -1 and +1, or a sampler over another number of points
-    FloatingPointError
+    ConvergenceError
         when the coefficients overflow: the step is too long
     """
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss must be one of {sorted(LOSSES)}, got {loss!r}.")
     check_number("learning_rate", learning_rate, above=0)
     check_integer("n_steps", n_steps)
-    check_number("power", power)
+    check_number("power", power, least=0, most=10)
     check_number("truncation", truncation, least=0, below=1)
     X = np.ascontiguousarray(check_rows(X))
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -87,8 +87,8 @@ def linear_sgd(X, y, sampler, *, loss, learning_rate, n_steps, coef=None, power=
         used = (1.0 - truncation) * weights + truncation
         gradient, plain, norms = _gradient(X, y, indices, used, coef, LOSSES[loss])
         if not norms.sum() < LARGEST_LOSS:
-            raise FloatingPointError(
-                f"linear SGD diverged by step {t} of {n_steps}; lower learning_rate={learning_rate}."
+            raise ConvergenceError(
+                f"linear SGD diverged by step {t} of {n_steps}; scale X, or lower learning_rate={learning_rate}."
             )
         sampler.update(np.linalg.norm(plain) if sampler.draws_sets else norms)
         coef -= learning_rate / t**power * gradient

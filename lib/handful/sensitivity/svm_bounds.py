@@ -58,15 +58,15 @@ def tight_bound(distance, u, cluster_weight, total_weight, *, price, opt):
         of different number
     """
     distance, u = _check_problem(distance, u, price, opt)
-    alpha = cluster_slope(cluster_weight, total_weight, price)
-    root = np.sqrt(2.0 / opt)
     # alpha = 0, or so small that the quotient overflows: the second case holds
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        alpha = cluster_slope(cluster_weight, total_weight, price)
+        root = np.sqrt(2.0 / opt)
         near = distance**2 / (4.0 * alpha * opt)
-    far = root * distance - 2.0 * alpha
-    reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
-    reach = np.where(distance > 0, reach, 0.0)
-    return np.minimum(1.0, u / cluster_weight + price * u * reach)
+        far = root * distance - 2.0 * alpha
+        reach = np.where(distance <= 2.0 * alpha * np.sqrt(2.0 * opt), near, far)
+        reach = np.where(distance > 0, reach, 0.0)
+        return _at_most_one(u / cluster_weight + price * u * reach, price, opt)
 
 
 def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kappa=4 / 9):
@@ -79,17 +79,24 @@ def printed_bound(distance, u, cluster_weight, total_weight, *, price, opt, kapp
     """
     distance, u = _check_problem(distance, u, price, opt)
     check_number("kappa", kappa, least=0)
-    alpha = cluster_slope(cluster_weight, total_weight, price)
-    reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
-    return np.minimum(1.0, u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        alpha = cluster_slope(cluster_weight, total_weight, price)
+        reach = np.hypot(2.0 * alpha, np.sqrt(2.0 / (9.0 * opt)) * distance) - 2.0 * alpha
+        return _at_most_one(u / cluster_weight + 4.5 * price * u * np.maximum(kappa * alpha, reach), price, opt)
 
 
 def _check_problem(distance, u, price, opt):
     distance = check_vector(distance, "distance", least=0)
     u = check_vector(u, "u", len(distance), least=0)
-    check_number("price", price, above=0)
-    check_number("opt", opt, above=0, why="a lower bound on the SVM's optimum, which is positive")
+    check_number("price", price, above=0, any_size=True)
+    check_number("opt", opt, above=0, any_size=True, why="a lower bound on the SVM's optimum, which is positive")
     return distance, u
+
+
+def _at_most_one(bound, price, opt):
+    if np.isnan(bound).any():
+        raise ValueError(f"price={price:g} and opt={opt:g} are so far apart that the bound overflows: scale the data.")
+    return np.minimum(1.0, bound)
 
 
 def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):

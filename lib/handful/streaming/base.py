@@ -211,6 +211,8 @@ class StreamMemory(BaseEstimator):
         y = np.asarray(y)
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), one label a row, got {y.shape}.")
+        if y.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: y must hold labels, got {y.dtype}.")
         if n:
             assert_all_finite(y, input_name="y")
             self._check_form("labels", "words" if y.dtype.kind in "OUS" else "numbers")

@@ -44,11 +44,11 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
     ValueError
         for an `l2` or a weight that is not a positive number, or so small that the price overflows
     """
-    check_number("total_weight", total_weight, above=0)
+    check_number("total_weight", total_weight, above=0, any_size=True)
     if l2 is None:
         return 1.0
     check_number("l2", l2, above=0, why="or None for 1 / (sum of the weights)")
-    strength = l2 * total_weight
+    strength = float(l2) * float(total_weight)
     if strength < np.finfo(float).tiny:
         raise ValueError(f"l2 times the sum of the weights must be at least 2e-308, got {l2!r} x {total_weight:.3g}.")
     return 1.0 / strength

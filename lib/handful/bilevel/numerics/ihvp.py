@@ -3,9 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.bilevel.numerics.newton import ConvergenceError
 from handful.bilevel.options import named_option
-from handful.checks import check_integer, check_number
+from handful.checks import ConvergenceError, check_integer, check_number
 
 _SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
 
@@ -63,7 +62,7 @@ class ConjugateGradients(InverseHessian):
     ----------
     n_steps : int; the paper takes 100. Stopped short, directions of small curvature stay damped
     damping : added to the Hessian's diagonal
-    tol : residual, relative to g, at which to stop earlier
+    tol : residual, relative to g and at most 1, at which to stop earlier
     """
 
     def __init__(self, n_steps=100, *, damping=0.0, tol=1e-5):
@@ -75,7 +74,7 @@ class ConjugateGradients(InverseHessian):
         """ValueError if an option makes no sense."""
         super().check()
         check_integer("n_steps", self.n_steps, of=self)
-        check_number("tol", self.tol, least=0, of=self)
+        check_number("tol", self.tol, least=0, most=1, of=self)
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ends early where the Hessian is singular to rounding."""

@@ -10,7 +10,8 @@ from handful.bilevel.numerics.multinomial import (
     solve_hessian,
     solve_multinomial,
 )
-from handful.bilevel.numerics.newton import ConvergenceError, cholesky_inverse
+from handful.bilevel.numerics.newton import cholesky_inverse
+from handful.checks import ConvergenceError
 
 SELECTION_TOL = 1e-3  # more digits change no choice that matters: the losses after training are the same
 WEIGHTS_TOL = 1e-4  # where weights are optimised, so that losses and their gradients count
@@ -164,7 +165,8 @@ class MultinomialSolver:
         if not left <= 100.0 * tol:
             raise ConvergenceError(
                 f"the implicit gradient of {len(A)} points was not solved in {MAX_CG} conjugate gradients (residual "
-                f"{left:.1e}); raise l2 (now {self.l2:g} a class) or damping (now {self.damping:g})."
+                f"{left:.1e}); scale the features, or raise l2 (now {self.l2:g} a class) or damping (now "
+                f"{self.damping:g})."
             )
         return V
 

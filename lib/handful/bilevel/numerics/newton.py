@@ -9,10 +9,6 @@ from handful.bilevel.numerics.passes import LOGISTIC
 MAX_ITER = 200
 
 
-class ConvergenceError(ValueError):
-    """The inner problem was not solved to the accuracy that implicit gradients need: features or l2 out of scale."""
-
-
 @njit(cache=True, error_model="numpy")
 def pointwise(kind, z, y, loss, r, h):
     """Loss, first and second derivative by the logit, written into `loss`, `r` and `h`; each of shape (s,)."""

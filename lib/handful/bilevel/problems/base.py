@@ -6,8 +6,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from handful.bilevel.numerics.newton import MAX_ITER, ConvergenceError
+from handful.bilevel.numerics.newton import MAX_ITER
 from handful.bilevel.selections.generic import GenericSelection
+from handful.checks import ConvergenceError
 
 NEEDED = ("losses", "gradients", "hessian")  # of a problem without a selection of its own
 

@@ -150,7 +150,7 @@ class LeastSquares(LinearProblem):
     classifies = False
 
     def encode(self, y: Table) -> Any:
-        """Targets as float64; ValueError for anything that is not numeric."""
+        """Targets as float64; ValueError for anything that is not numeric, or so large that squares overflow."""
         if np.ndim(y) != 1:
             raise ValueError(f"LeastSquares needs y as a 1d array, one target a row, got shape {np.shape(y)}.")
         if type_of_target(y) == "unknown" or np.asarray(y).dtype.kind in "OUS":
@@ -158,4 +158,6 @@ class LeastSquares(LinearProblem):
                 y = np.asarray(y, dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(f"LeastSquares needs numeric targets y, got dtype {np.asarray(y).dtype}.") from None
-        return np.asarray(y, dtype=np.float64)
+        y = np.asarray(y, dtype=np.float64)
+        check_magnitude(y, "y", y.dtype)
+        return y

@@ -6,11 +6,12 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.problems.mixture_kernels import add_hessian, em, parts_of, responsibilities, theta_of
-from handful.checks import MAX_SEED, as_generator, check_integer, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
 
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
 MAX_NEWTON = 50
+SINGULAR = 1e-14  # of the variance of X: what the penalty must add to a covariance
 NEWTON_TOL = 1e-12  # nats that a further Newton step would gain
 
 
@@ -148,8 +149,19 @@ class GaussianMixture(Problem):
         Returns
         -------
         theta : shape (p,), the best local minimum that EM reaches from `start` and from `n_init` k-means++ starts
+
+        Raises
+        ------
+        ConvergenceError
+            if the penalty is lost in the rounding of the covariance of X
         """
         X = np.ascontiguousarray(X, dtype=np.float64)
+        spread = float(weights @ ((X - weights @ X) ** 2).sum(axis=1))
+        if not self.prior * self.prior_variance > SINGULAR * spread:
+            raise ConvergenceError(
+                f"covariances may be singular to rounding, with prior={self.prior:g} and prior_variance="
+                f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or scale X."
+            )
         rng = as_generator(self.random_state)
         results = [self._em(X, weights, labels=self._labels(X, weights, rng)) for _ in range(self.n_init)]
         if start is not None:

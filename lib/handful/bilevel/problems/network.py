@@ -47,9 +47,9 @@ class TrainConfig:
         """ValueError for a setting that makes no sense."""
         for name in ("n_steps", "batch_size"):
             check_integer(name, getattr(self, name), of=self)
-        check_number("learning_rate", self.learning_rate, above=0, of=self)
+        check_number("learning_rate", self.learning_rate, above=0, most=1e8, of=self)
         for name in ("momentum", "weight_decay"):
-            check_number(name, getattr(self, name), least=0, of=self)
+            check_number(name, getattr(self, name), least=0, most=1e8, of=self)
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser of TrainConfig must be one of {OPTIMISERS}, got {self.optimiser!r}.")
 

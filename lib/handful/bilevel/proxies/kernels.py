@@ -5,9 +5,8 @@ from abc import abstractmethod
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
-from sklearn.utils import check_array
 
-from handful.checks import check_integer, check_number
+from handful.checks import check_integer, check_number, check_rows
 
 DTYPES = [np.float64, np.float32]
 
@@ -23,16 +22,16 @@ def flattened(X):
 
 
 def as_rows(X, name="X"):
-    """`X` as a 2-d array of finite floats: float32 and float64 stay, small integers (pixels) become float32.
+    """`X` as `check_rows` gives it: float32 and float64 stay, small integers (pixels) become float32.
 
     Arrays with more axes, such as images of shape (n, channels, height, width), have all but the first joined.
 
     Raises
     ------
     ValueError
-        for values that are not finite and for empty input.
+        for values that are not finite or so large that products of four overflow, and for empty input.
     """
-    return check_array(flattened(X), dtype=DTYPES, input_name=name)
+    return check_rows(flattened(X), name)
 
 
 class Kernel(BaseEstimator):
@@ -58,22 +57,33 @@ class Kernel(BaseEstimator):
         Raises
         ------
         ValueError
-            for values that are not finite, rows of different length, and hyper-parameters out of range.
+            for values that are not finite or overflow, rows of different length, and hyper-parameters out of range.
         """
         self.check()
         X = as_rows(X)
-        if Y is None:
-            return self._matrix(X, X)
-        Y = as_rows(Y, "Y")
+        Y = X if Y is None else as_rows(Y, "Y")
         if X.shape[1] != Y.shape[1]:
             raise ValueError(f"X and Y must have rows of the same length, got {X.shape[1]} and {Y.shape[1]}.")
         dtype = np.result_type(X, Y)
-        return self._matrix(X.astype(dtype, copy=False), Y.astype(dtype, copy=False))
+        same = X is Y  # which some kernels make use of
+        X = X.astype(dtype, copy=False)
+        return self._finite(self._matrix, X, X if same else Y.astype(dtype, copy=False))
 
     def diag(self, X):
         """The kernel of each row of `X` with itself, shape (n,)."""
         self.check()
-        return self._diagonal(as_rows(X))
+        return self._finite(self._diagonal, as_rows(X))
+
+    def _finite(self, function, *rows):
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = function(*rows)
+            seems_finite = np.isfinite(values.sum())  # which is quicker to find out; of large values the sum overflows
+        if not (seems_finite or np.isfinite(values).all()):
+            raise ValueError(
+                f"{self} overflows {values.dtype} on X with entries up to {np.abs(rows[0]).max():.3g}: scale the data, "
+                "or choose other parameters of the kernel."
+            )
+        return values
 
     def check(self):
         """ValueError if a hyper-parameter is out of range."""

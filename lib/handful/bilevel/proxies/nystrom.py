@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.bilevel.proxies.kernels import DTYPES, flattened
-from handful.checks import as_generator, check_integer, refuse_dask
+from handful.bilevel.proxies.kernels import DTYPES, Kernel, flattened
+from handful.checks import as_generator, check_integer, check_number, refuse_dask
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
@@ -30,7 +30,8 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     kernel : `Kernel`, or any callable that gives the matrix of all pairs of rows, shape (n, m)
     n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The paper: 512 for
         continual learning, 2048 for CIFAR-10 and active learning.
-    rtol : eigenvalues up to `rtol` times the largest count as zero; by default ten times the kernel's precision
+    rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten times the kernel's
+        precision
     cache : folder (created where missing) that keeps the kernel matrix, a file for each block of rows: the same rows,
         landmarks and kernel are computed once, and an interrupted run goes on where it was. None keeps nothing.
     verbose : show a progress bar
@@ -69,11 +70,13 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         TypeError
             if `kernel` cannot be called with two arrays of rows
         ValueError
-            if the landmarks' kernel matrix is not symmetric and positive semi-definite up to rounding.
+            if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up to rounding.
         """
         refuse_dask(self, "fit it on the rows of a UniformCoreset, which takes them, and map transform over chunks.", X)
         X = self._rows(X, reset=True)
         check_integer("n_landmarks", self.n_landmarks)
+        if self.rtol is not None:
+            check_number("rtol", self.rtol, least=0, below=1)
         q = min(self.n_landmarks, len(X))
         self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
         self.landmarks_ = X[self.landmark_indices_]
@@ -101,9 +104,9 @@ def _decompose(gram, kernel, rtol):
     """Eigenvalues of a kernel matrix that do not count as zero, falling, and their eigenvectors."""
     precision = float(np.finfo(gram.dtype).eps)
     gram = gram.astype(np.float64)
-    if not np.isfinite(gram).all():
-        raise ValueError(f"{kernel} gave values that are not finite: scale the data.")
     size, asymmetry = np.abs(gram).max(), np.abs(gram - gram.T).max()
+    if size == 0:
+        raise ValueError(f"{kernel} is 0 for all landmarks, so it has no features: scale X, which is zero or tiny.")
     if asymmetry > 100 * precision * size:
         raise ValueError(
             f"{kernel} is not symmetric: k(x, y) and k(y, x) differ by {asymmetry:.3g} where the largest value is "
@@ -145,8 +148,8 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     TypeError
         if the kernel is a class, or cannot be called
     ValueError
-        if the kernel gives a matrix of another shape, a file in `cache` does not hold the block it is named after, or
-        there is a cache but the kernel, say a lambda, cannot be pickled.
+        if the kernel gives a matrix of another shape or values that are not finite, a file in `cache` does not hold the
+        block it is named after, or there is a cache but the kernel, say a lambda, cannot be pickled.
     """
     if isinstance(kernel, type) or not callable(kernel):
         raise TypeError(
@@ -168,6 +171,8 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
                         f"{kernel} must give a matrix of shape ({rows.stop - rows.start}, {len(Y)}), one value a pair "
                         f"of rows, got {block.shape}."
                     )
+                if not (isinstance(kernel, Kernel) or np.isfinite(block).all()):  # a Kernel has looked itself
+                    raise ValueError(f"{kernel} gave values that are not finite for rows of X: scale the data.")
                 if path is not None:
                     _write(path, block)
             yield rows, block

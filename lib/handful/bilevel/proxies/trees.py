@@ -81,7 +81,8 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
         leaves = self._leaves(X)
         rank = min(self.n_components, min(leaves.shape) - 1) or 1
-        self.svd_ = TruncatedSVD(rank, random_state=int(rng.integers(MAX_SEED))).fit(leaves)
+        with np.errstate(invalid="ignore", divide="ignore"):  # the explained share of no variance, which nobody reads
+            self.svd_ = TruncatedSVD(rank, random_state=int(rng.integers(MAX_SEED))).fit(leaves)
         self._n_features_out = rank
         return leaves
 

@@ -3,9 +3,8 @@
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
-from handful.bilevel.numerics.newton import ConvergenceError
 from handful.bilevel.selections.base import Selection, decrease
-from handful.checks import check_memory
+from handful.checks import ConvergenceError, check_memory
 
 ENTRIES = 1 << 22  # of a block of row gradients
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little

@@ -7,7 +7,6 @@ import numpy as np
 from handful.bilevel.numerics.curvature import OuterCurvature
 from handful.bilevel.numerics.newton import (
     MAX_ITER,
-    ConvergenceError,
     cholesky_inverse,
     cholesky_solve,
     pointwise,
@@ -16,7 +15,7 @@ from handful.bilevel.numerics.newton import (
 from handful.bilevel.numerics.passes import LOGISTIC
 from handful.bilevel.numerics.span import Design
 from handful.bilevel.selections.base import Selection, decrease
-from handful.checks import check_memory
+from handful.checks import ConvergenceError, check_memory
 
 TOL = 1e-7
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little

@@ -11,10 +11,10 @@ from torch.func import functional_call, grad, jvp, vjp
 from tqdm.auto import tqdm
 
 from handful.bilevel.numerics.ihvp import ConjugateGradients, NeumannSeries
-from handful.bilevel.numerics.newton import ConvergenceError
 from handful.bilevel.selections.base import Selection
 from handful.bilevel.selections.checkpoint import Checkpoint, digest
 from handful.bilevel.selections.training import Trainer, in_type
+from handful.checks import ConvergenceError
 
 SHORT = 2_000  # training steps in all below which nothing is timed beforehand
 TIMED_STEPS = 8  # of training, from which the time that a selection takes is foretold

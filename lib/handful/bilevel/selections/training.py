@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from handful.bilevel.numerics.newton import ConvergenceError
+from handful.checks import ConvergenceError
 
 try:
     import torch

@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.bilevel.numerics.newton import ConvergenceError
-from handful.checks import check_integer
+from handful.checks import ConvergenceError, check_integer
 
 CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
 
@@ -20,9 +19,10 @@ class Strategy(BaseEstimator):
 
     def check(self):
         """ValueError if an option makes no sense."""
+        defaults = type(self)()
         for name in self.integers:
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or getattr(defaults, name) is not None:
                 check_integer(name, value, of=self)
 
     def start(self, candidates, size, rule, rng):

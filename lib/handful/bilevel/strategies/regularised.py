@@ -8,6 +8,7 @@ from handful.checks import check_integer, check_number
 from handful.linalg import simplex_point
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
+MOST_PENALTY = 1e100  # where a larger one has long ceased to change the way
 AT_ONCE = 0.9  # share of the positive weights that a step must leave, so that the others can take over
 
 
@@ -90,6 +91,8 @@ class Regularised(Strategy):
                 beta, history = 2.0 * beta, []
             before = descent.w
             if not descent.step(beta):  # no way down at this penalty
+                if beta > MOST_PENALTY:
+                    break
                 beta = 2.0 * beta
                 continue
             while todo and descent.support(descent.w) <= todo[0]:
