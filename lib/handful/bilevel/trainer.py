@@ -34,8 +34,8 @@ class TrainerCoreset(Selector):
     - networks: RBF features; the rows as they are, for logistic regression with optimised weights
     - nearest neighbours, kernel machines, Gaussian processes: RBF features
 
-    Tried besides are `n_draws` draws: in turn k-means++ (unless it misses a class), stratified by class, and with as many
-    rows of each class. Weights estimate sums over all rows: where they are not optimised, rows of a class share
+    Tried besides are `n_draws` draws: in turn k-means++ (unless it misses a class), stratified by class, and with as
+    many rows of each class. Weights estimate sums over all rows: where they are not optimised, rows of a class share
     the class's weight, so that probabilities stay calibrated although hard (and rare) rows are chosen more often.
 
     Parameters
