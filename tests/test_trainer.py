@@ -7,6 +7,7 @@ from handful import BilevelCoreset, MergeReduce, StratifiedCoreset, UniformCores
 from handful.bilevel.families import ways_for
 from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
 from handful.bilevel.trainer import class_weights, exchanged, held_out_loss
+from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -16,6 +17,7 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.metrics import average_precision_score, log_loss
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -105,6 +107,17 @@ def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way
         BilevelCoreset.for_estimator(GaussianNB())
     few = for_estimator(GaussianNB(), proxy=Nystrom(RBF(), n_landmarks=50)).fit(*data)
     assert set(few.trials_) == {"proxy", "k-means++ 1", "stratified draw 2"}
+
+
+def test_what_wraps_an_estimator_is_of_its_family():
+    search = GridSearchCV(LogisticRegression(C=0.5), {"C": [1.0]})
+    assert ways_for(search, 100.0) == ways_for(LogisticRegression(C=0.5), 100.0)
+
+
+@pytest.mark.parametrize("other", ["forest", None, KMeans(2), make_pipeline(StandardScaler())])
+def test_only_classifiers_and_regressors_are_trained(other):
+    with pytest.raises(TypeError, match="must be a classifier or a regressor"):
+        BilevelCoreset.for_estimator(other)
 
 
 def test_a_class_is_no_estimator():
