@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, StratifiedCoreset
+from handful import BilevelCoreset, MergeReduce, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import ways_for
 from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
-from handful.bilevel.trainer import class_weights, held_out_loss
+from handful.bilevel.trainer import class_weights, exchanged, held_out_loss
+from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -15,7 +16,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
-from sklearn.metrics import log_loss
+from sklearn.metrics import average_precision_score, log_loss
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
@@ -35,7 +37,8 @@ def data():
 
 
 def for_estimator(estimator, **options):
-    return BilevelCoreset.for_estimator(estimator, **{"size": 30, "random_state": 0, "n_draws": 2, **options})
+    few = {"size": 30, "random_state": 0, "n_draws": 2, "n_exchanges": 5}
+    return BilevelCoreset.for_estimator(estimator, **few | options)
 
 
 # --- the trees' proxy
@@ -103,7 +106,18 @@ def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way
     with pytest.raises(ValueError, match=r"GaussianNB is of no family .*trees \(sklearn.tree.*proxy=Nystrom"):
         BilevelCoreset.for_estimator(GaussianNB())
     few = for_estimator(GaussianNB(), proxy=Nystrom(RBF(), n_landmarks=50)).fit(*data)
-    assert set(few.trials_) == {"proxy", "k-means++", "draw 1", "draw 2"}
+    assert set(few.trials_) == {"proxy", "k-means++ 1", "stratified draw 2"}
+
+
+def test_what_wraps_an_estimator_is_of_its_family():
+    search = GridSearchCV(LogisticRegression(C=0.5), {"C": [1.0]})
+    assert ways_for(search, 100.0) == ways_for(LogisticRegression(C=0.5), 100.0)
+
+
+@pytest.mark.parametrize("other", ["forest", None, KMeans(2), make_pipeline(StandardScaler())])
+def test_only_classifiers_and_regressors_are_trained(other):
+    with pytest.raises(TypeError, match="must be a classifier or a regressor"):
+        BilevelCoreset.for_estimator(other)
 
 
 def test_a_class_is_no_estimator():
@@ -224,3 +238,99 @@ def test_what_was_chosen_is_kept_in_memory(data, tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("output.pkl")) == kept  # the same choices, not made again
     assert set(other.trials_) == set(first.trials_)
     np.testing.assert_array_equal(first.indices_, for_estimator(FEW_TREES).fit(X, y).indices_)
+
+
+# --- exchanges, parts of streams, and what must not be worse than a plain draw
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_an_exchange_keeps_the_number_of_rows_of_each_class(data, classes):
+    labels = data[1] if classes else None
+    rng = np.random.default_rng(0)
+    weight = (np.arange(400) % 5 > 0).astype(float)
+    rows = np.flatnonzero(weight)[:200]
+    indices = rng.choice(rows, 50, replace=False)
+    other = exchanged(indices, labels, weight, rows, rng)
+    assert (other != indices).sum() == 5
+    assert len(set(other)) == 50
+    assert np.isin(other, rows).all()
+    if classes:
+        np.testing.assert_array_equal(labels[other], labels[indices])
+
+
+def test_a_class_without_other_rows_keeps_its_own():
+    labels = np.arange(60) // 50
+    indices = np.r_[np.arange(10), np.arange(50, 60)]
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        assert set(range(50, 60)) <= set(exchanged(indices, labels, np.ones(60), np.arange(60), rng))
+
+
+def test_exchanges_stay_only_where_the_loss_falls(data):
+    plain = for_estimator(KNeighborsClassifier(), n_exchanges=0).fit(*data)
+    few = for_estimator(KNeighborsClassifier(), n_exchanges=50).fit(*data)
+    assert plain.exchanges_ == []
+    assert few.trials_ == plain.trials_
+    losses = [min(few.trials_.values()), *few.exchanges_]
+    assert len(losses) > 2
+    assert (np.diff(losses) < 0).all()
+    assert data[1][few.indices_].sum() == data[1][plain.indices_].sum()
+
+
+def test_another_score_than_the_loss_can_judge(data):
+    few = for_estimator(FEW_TREES, scoring="average_precision").fit(*data)
+    assert all(-1 <= loss <= 0 for loss in few.trials_.values())
+    assert few.trials_[few.way_] == min(few.trials_.values())
+
+
+@pytest.mark.parametrize("estimator", [FEW_TREES, LogisticRegression(), Ridge(), KNeighborsRegressor()])
+@pytest.mark.parametrize("order", ["by class", "one of a class"])
+def test_parts_of_a_stream_may_hold_one_class(data, estimator, order):
+    X, y = data
+    rows = np.argsort(y, kind="stable") if order == "by class" else np.r_[np.flatnonzero(y)[:1], np.flatnonzero(y == 0)]
+    X, y = X[rows], y[rows]
+    stream = MergeReduce(for_estimator(estimator), size=30, leaf_size=60, random_state=0)
+    for start in range(0, len(y), 50):
+        stream = stream.partial_fit(X[start : start + 50], y[start : start + 50])
+    chosen, weights = stream.indices_, stream.weights_
+    assert 2 <= len(chosen) <= 30
+    assert weights.sum() == pytest.approx(len(y))
+    if order == "by class":
+        assert set(y[chosen]) == {0, 1}
+
+
+def test_noise_with_heavy_tails_makes_a_forest_no_worse_than_uniform_draws():
+    ratios = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1500, 4))
+        truth = np.sin(2 * X[:, 0]) + X[:, 1]
+        y = truth + rng.standard_t(2, size=1500)
+        forest = RandomForestRegressor(20, random_state=0)
+
+        def error(selector, X=X, y=y, truth=truth, forest=forest):
+            X_small, y_small, weights = selector.fit(X, y).take(X, y)
+            return np.mean((forest.fit(X_small, y_small, sample_weight=weights).predict(X) - truth) ** 2)
+
+        drawn = np.median([error(UniformCoreset(60, random_state=i)) for i in range(5)])
+        ratios.append(error(for_estimator(forest, size=60, random_state=seed, n_exchanges=20)) / drawn)
+    assert np.exp(np.mean(np.log(ratios))) < 1.0
+
+
+def test_a_rare_class_is_ranked_as_well_as_on_balanced_draws():
+    gains = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(6000, 4))
+        y = (X[:, 0] + X[:, 1] ** 2 + 0.5 * rng.normal(size=6000) > 5.5).astype(int)  # about 1 %
+        forest = RandomForestClassifier(20, random_state=0)
+
+        def precision(selector, weight=None, X=X, y=y, forest=forest):
+            X_small, y_small, _ = selector.fit(X[:4000], y[:4000], sample_weight=weight).take(X, y)
+            return average_precision_score(y[4000:], forest.fit(X_small, y_small).predict_proba(X[4000:])[:, 1])
+
+        alike = 1 / np.bincount(y[:4000])[y[:4000]]
+        drawn = np.mean([precision(StratifiedCoreset(100, random_state=i), alike) for i in range(4)])
+        few = for_estimator(forest, size=100, scoring="average_precision", random_state=seed)
+        gains.append(precision(few) - drawn)
+    assert np.mean(gains) > 0

@@ -11,7 +11,7 @@ from handful_papers.own.items.any_trainer import PLAIN, WEIGHED, evidence
 from handful_papers.own.trainers import BASELINES, CHOICE, TRAINERS, baseline, prepare, regression, relative_loss
 
 NAME = "own/any_trainer"
-DATASETS = [*"abcd", "new", "newer"]
+DATASETS = [*"abcdef", "new", "newer"]
 
 
 def made_up(choice, weighted=0.9):

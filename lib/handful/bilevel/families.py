@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from numbers import Real
 
+from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -79,7 +80,7 @@ def ways_for(estimator, n):
     Raises
     ------
     TypeError
-        for a class in place of an estimator
+        for a class in place of an estimator, and for what neither classifies nor regresses
     ValueError
         for an estimator of no known family; the message names the families
     """
@@ -87,10 +88,16 @@ def ways_for(estimator, n):
         raise TypeError(
             f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
         )
+    if not (hasattr(estimator, "fit") and (is_classifier(estimator) or is_regressor(estimator))):
+        raise TypeError(
+            f"estimator must be a classifier or a regressor, or a Pipeline that ends in one, got {estimator!r}."
+        )
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
     for places, ways in FAMILIES.values():
         if any(name.startswith(places) for name in names):
             return ways(estimator, n)
+    if hasattr(estimator, "estimator"):  # a grid search, a calibration: the family of what they train
+        return ways_for(estimator.estimator, n)
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
     raise ValueError(
         f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy of its own, a "

@@ -3,9 +3,10 @@
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_regressor
-from sklearn.metrics import mean_squared_error, zero_one_loss
+from sklearn.metrics import get_scorer, mean_squared_error, zero_one_loss
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory, has_fit_parameter, validate_data
 
@@ -25,16 +26,17 @@ class TrainerCoreset(Selector):
     Section 3.5.2), in which a linear model stands in for it. No proxy suits every data set, and on some none beats a
     stratified draw. So the outer loss of the bilevel problem has the last word, with the estimator itself as the inner
     problem (ours): some rows are held out, the estimator is trained on each choice, and the choice with the least loss
-    on the held-out rows is taken.
+    on the held-out rows is taken. Last, some of its rows are exchanged for others of their class, which stays if that
+    loss falls.
 
     - linear models: their own problem, with optimised weights
     - trees, forests, boosting: leaves shared in random trees (`TreeLeaves`); RBF features
     - networks: RBF features; the rows as they are, for logistic regression with optimised weights
     - nearest neighbours, kernel machines, Gaussian processes: RBF features
 
-    Tried besides are k-means++ (unless it misses a class) and `n_draws` draws stratified by class. Weights estimate
-    sums over all rows: where they are not optimised, rows of a class share the class's weight, so that probabilities
-    stay calibrated although hard (and rare) rows are chosen more often.
+    Tried besides are `n_draws` draws: in turn k-means++ (unless it misses a class), stratified by class, and with as
+    many rows of each class. Weights estimate sums over all rows: where they are not optimised, rows of a class share
+    the class's weight, so that probabilities stay calibrated although hard (and rare) rows are chosen more often.
 
     Parameters
     ----------
@@ -43,9 +45,11 @@ class TrainerCoreset(Selector):
         fitted to all rows, and the proxy sees what the estimator sees
     size : number of points m
     proxy : transformer to use instead of the family's, for estimators of other families
-    n_draws : stratified draws (for regressors: uniform ones) to compare with; 0 trusts the proxies, k-means++ is then
-        left out as well
-    n_held_out : rows on which the choices are compared, at most; a fifth of all rows where that is less. They cannot be
+    n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts the proxies
+    n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0 for none
+    scoring : None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as "average_precision",
+        which suits a rare class: then losses are negative scores
+    n_held_out : rows on which the choices are compared, at most; a third of all rows where that is less. They cannot be
         chosen
     memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
         another estimator on the same rows, at the same size and random_state, is then only fitted to it
@@ -61,6 +65,7 @@ class TrainerCoreset(Selector):
     trials_ : dict, choice -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
         .001), the share of errors for classifiers without probabilities, the mean squared error for regressors
     way_ : the choice that was taken, such as "random trees"
+    exchanges_ : list of the losses on the held-out rows after each exchange that stayed
 
     Examples
     --------
@@ -84,8 +89,10 @@ class TrainerCoreset(Selector):
         *,
         size=100,
         proxy=None,
-        n_draws=5,
+        n_draws=12,
+        n_exchanges=50,
         n_held_out=4000,
+        scoring=None,
         memory=None,
         random_state=None,
     ):
@@ -94,7 +101,9 @@ class TrainerCoreset(Selector):
         self.size = size
         self.proxy = proxy
         self.n_draws = n_draws
+        self.n_exchanges = n_exchanges
         self.n_held_out = n_held_out
+        self.scoring = scoring
         self.memory = memory
         self.random_state = random_state
 
@@ -119,6 +128,7 @@ class TrainerCoreset(Selector):
 
     def _check_X_y(self, X, y):
         check_integer("n_draws", self.n_draws, least=0)
+        check_integer("n_exchanges", self.n_exchanges, least=0)
         check_integer("n_held_out", self.n_held_out, least=0)
         before, last = self._steps()
         if before is None or y is None:
@@ -145,50 +155,76 @@ class TrainerCoreset(Selector):
         labels = None if is_regressor(estimator) else y
         rest, held = self._split(labels, sample_weight, rng)
         choices = {}
-        for name, selector, proxy in self._selectors(estimator, sample_weight.sum(), weighted, rng):
-            found = check_memory(self.memory).cache(chosen)(selector, proxy, X[rest], y[rest], sample_weight[rest])
+        for name, selector, proxy, given in self._selectors(estimator, labels, sample_weight, weighted, rng):
+            found = check_memory(self.memory).cache(chosen)(selector, proxy, X[rest], y[rest], given[rest])
             indices, weights = rest[found[0]], found[1]
             if not weighted:
                 weights = np.ones(self.size)
             elif getattr(selector, "weighting", "") != "optimised":
-                weights = class_weights(labels, sample_weight, indices)
+                weights = class_weights(labels, sample_weight, indices, found[1])
             if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
                 choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
-        self.trials_ = {}
-        if len(choices) > 1 and len(held):
-            for name, (indices, weights) in choices.items():
-                model = estimator.fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
-                self.trials_[name] = held_out_loss(model, X[held], y[held], sample_weight[held])
-        self.way_ = min(self.trials_, key=self.trials_.get) if self.trials_ else next(iter(choices))
-        return choices[self.way_]
+        scorer = None if self.scoring is None else get_scorer(self.scoring)
+
+        def loss(indices, weights):
+            model = estimator.fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
+            if scorer is None:
+                return held_out_loss(model, X[held], y[held], sample_weight[held])
+            return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
+
+        self.trials_, self.exchanges_ = {}, []
+        if len(held) == 0:
+            self.way_ = next(iter(choices))
+            return choices[self.way_]
+        self.trials_ = {name: loss(*choice) for name, choice in choices.items()}
+        self.way_ = min(self.trials_, key=self.trials_.get)
+        indices, weights = choices[self.way_]
+        least = self.trials_[self.way_]
+        for _ in range(self.n_exchanges):
+            other = exchanged(indices, labels, sample_weight, rest, rng)
+            if (found := loss(other, weights)) < least:
+                indices, least = other, found
+                self.exchanges_.append(found)
+        return indices, weights
+
+    @available_if(lambda self: not is_regressor(self._steps()[1]))
+    def select_one_class(self, X, sample_weight, rng):
+        """A plain draw, for a part of a stream that holds one class: `BilevelCoreset.select_one_class`."""
+        selector = clone(self.selector).set_params(problem=Logistic(), size=self.size)
+        return selector.select_one_class(X, sample_weight, rng)
 
     def _split(self, labels, sample_weight, rng):
         """Rows that may be chosen, and rows held out; of each class at least one may be chosen."""
         present = rng.permutation(np.flatnonzero(sample_weight))
-        held = present[: min(self.n_held_out, len(present) // 5, len(present) - self.size)]
+        held = present[: min(self.n_held_out, len(present) // 3, len(present) - self.size)]
         if labels is not None:
             held = held[np.isin(labels[held], labels[present[len(held) :]])]
         return np.setdiff1d(present, held), held
 
-    def _selectors(self, estimator, n, weighted, rng):
-        # (name, selector, proxy or None) of all choices; a seed is drawn for each, whether it needs one or not
+    def _selectors(self, estimator, labels, sample_weight, weighted, rng):
+        # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether it needs one or not
         seeds = iter(rng.integers(MAX_SEED, size=2 + self.n_draws).tolist())
         proxy_seed, seed = next(seeds), next(seeds)
-        for way in self.ways(n):
+        for way in self.ways(sample_weight.sum()):
             proxy = None if way.proxy is None else clone(way.proxy)
             if proxy is not None:
                 given = proxy.get_params()
                 unset = [key for key in given if key.endswith("random_state") and given[key] is None]
                 proxy.set_params(**dict.fromkeys(unset, proxy_seed))
             weighting = way.weighting if weighted else "binary"
-            problem = LeastSquares(way.l2) if is_regressor(estimator) else Logistic(way.l2)
+            problem = LeastSquares(way.l2) if labels is None else Logistic(way.l2)
             options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
-            yield way.name, clone(self.selector).set_params(**options), proxy
-        if self.n_draws:
-            yield "k-means++", KMeansPlusPlus(self.size, random_state=seed), StandardScaler()
-        draw = UniformCoreset if is_regressor(estimator) else StratifiedCoreset
-        for i, seed in enumerate(seeds, start=1):
-            yield f"draw {i}", draw(self.size, random_state=seed), None
+            yield way.name, clone(self.selector).set_params(**options), proxy, sample_weight
+        draws = [("k-means++", KMeansPlusPlus, StandardScaler(), sample_weight)]
+        if labels is None:
+            draws += [("uniform draw", UniformCoreset, None, sample_weight)]
+        else:
+            balanced = sample_weight / class_totals(labels, sample_weight)
+            draws += [("stratified draw", StratifiedCoreset, None, sample_weight)]
+            draws += [("balanced draw", StratifiedCoreset, None, balanced)]
+        for i, seed in enumerate(seeds):
+            name, draw, proxy, given = draws[i % len(draws)]
+            yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
 
 
 def chosen(selector, proxy, X, y, sample_weight):
@@ -199,13 +235,36 @@ def chosen(selector, proxy, X, y, sample_weight):
     return selector.indices_, selector.weights_
 
 
-def class_weights(labels, sample_weight, indices):
-    """Weights of some rows: the sample_weight of each class, shared out evenly among its rows; of one class if None."""
-    classes = (
-        np.zeros(len(sample_weight), dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]
-    )
-    counts = np.bincount(classes[indices], minlength=classes.max() + 1)
-    return (np.bincount(classes, weights=sample_weight) / np.maximum(counts, 1))[classes[indices]]
+def class_totals(labels, sample_weight):
+    """For each row the sample_weight of its class; of all rows where `labels` is None."""
+    if labels is None:
+        return np.full(len(sample_weight), sample_weight.sum())
+    classes = np.unique(labels, return_inverse=True)[1]
+    return np.bincount(classes, weights=sample_weight)[classes]
+
+
+def class_weights(labels, sample_weight, indices, weights=None):
+    """Weights of some rows (None: alike), scaled so that each class has its sample_weight; one class if no labels."""
+    weights = np.ones(len(indices)) if weights is None else weights
+    own = class_totals(None if labels is None else labels[indices], weights)
+    return weights * (class_totals(labels, sample_weight)[indices] / own)
+
+
+def exchanged(indices, labels, sample_weight, rows, rng):
+    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by weight.
+
+    Labels None count as one class; where a class has too few other rows, fewer are exchanged.
+    """
+    indices, others = indices.copy(), np.setdiff1d(rows, indices)
+    places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
+    classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
+    for label in np.unique(classes[indices[places]]):
+        pool = others[classes[others] == label]
+        mine = places[classes[indices[places]] == label][: len(pool)]
+        if len(mine):
+            share = sample_weight[pool] / sample_weight[pool].sum()
+            indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
+    return indices
 
 
 def held_out_loss(model, X, y, sample_weight=None):

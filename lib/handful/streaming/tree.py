@@ -58,7 +58,8 @@ def concatenate(nodes):
 def reduce_nodes(nodes, selector, size, rng):
     """The node above `nodes`: a coreset of at most `size` rows of their union.
 
-    A union of at most `size` rows is kept as it is; otherwise `handful.coreset.choose` selects from it.
+    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight without the others;
+    otherwise `handful.coreset.choose` selects from it.
 
     Parameters
     ----------
@@ -74,6 +75,8 @@ def reduce_nodes(nodes, selector, size, rng):
     union = concatenate(nodes)
     if len(union) <= size:
         return union
+    if np.count_nonzero(union.weights) <= size:  # optimised weights may be 0
+        return union.of_positive_weight()
     selector = clone(selector).set_params(size=size, random_state=rng)
     chosen, weights = choose(selector, union.X, union.y, union.weights, rng)
     reduced = union.take(chosen)
