@@ -309,18 +309,18 @@ def _judge():
 
 
 def _redraw():
-    from handful_papers.notebooks import find_notebooks
+    from handful_papers.notebooks import plan
     from handful_papers.redraw import redraw
 
-    for notebook in find_notebooks(_checkout() / "notebooks"):
-        for profile in PROFILES:
-            path = provenance.output_root() / profile / f"{notebook.name}.json"
+    for profile in PROFILES:
+        for run in plan(_checkout() / "notebooks", profile):
+            path = provenance.output_root() / profile / f"{run.name}.json"
             if path.is_file():
                 try:
-                    changed = redraw(path, notebook)
-                    print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                    changed = redraw(path, run)
+                    print(f"{run.name} at {profile}: {', '.join(changed) or 'as it was'}")
                 except ValueError as error:
-                    print(f"{notebook.name} at {profile}: left as it was: {error}")
+                    print(f"{run.name} at {profile}: left as it was: {error}")
 
 
 def _check(strict):

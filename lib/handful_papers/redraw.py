@@ -53,13 +53,13 @@ def drawing(notebook):
     return Drawing(code, rows, {key: name for key, name in figures.items() if name in given}, missing)
 
 
-def redraw(path, notebook):
+def redraw(path, run):
     """Draw the figures of a record again and note the commit that drew them, where a picture comes out otherwise.
 
     Parameters
     ----------
     path : of the record's JSON; its rows and figures lie beside it
-    notebook : Notebook
+    run : Run, of the record's profile; a parameter that the record does not know, as it is younger, has its value
 
     Returns
     -------
@@ -72,14 +72,14 @@ def redraw(path, notebook):
     """
     import matplotlib.pyplot as plt
 
-    path = Path(path)
+    path, notebook = Path(path), run.notebook
     record, plan = read_record(path), drawing(notebook)
     if plan is None:
         return []
     if plan.missing:
         raise ValueError(f"{notebook.name}: its figure cells read {', '.join(plan.missing)}, which no record holds.")
-    run = run_of(record, path.parent)
-    space = {**record["parameters"], "profile": record["profile"], plan.rows: run.rows, "display": lambda *_: None}
+    space = {**run.values, **record["parameters"], plan.rows: run_of(record, path.parent).rows}
+    space |= {"profile": record["profile"], "display": lambda *_: None}
     with plt.ioff(), contextlib.redirect_stdout(None):
         try:
             exec(compile(plan.code, str(notebook.path), "exec"), space)
