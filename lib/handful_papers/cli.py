@@ -77,11 +77,9 @@ def add_commands(commands):
     report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
-    # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser(
-        "readme", description="Compare the tables of results in README.md and notebooks/index.ipynb with the records."
-    )
-    readme.add_argument("--write", action="store_true", help="put the table there instead")
+    words = "compare the tables of results in README.md and notebooks/index.ipynb with the records"
+    readme = commands.add_parser("readme", help=words, description=f"{words[0].upper()}{words[1:]}.")
+    readme.add_argument("--write", action="store_true", help="put the tables there instead")
     readme.set_defaults(run=_readme)
 
 
