@@ -192,6 +192,9 @@ def test_every_formula_of_the_notebooks_becomes_mathml():
     rendered = [re.sub(r"<code>.*?</code>", "", markdown("".join(c["source"])), flags=re.DOTALL) for c in cells]
     assert any("<math" in html for html in rendered)
     assert [html for html in rendered if re.search(r"\$\S", html)] == []
+    formulas = [formula for html in rendered for formula in re.findall(r"<math.*?</math>", html, re.DOTALL)]
+    shown = [re.sub(r"<annotation.*?</annotation>|<[^>]*>", " ", formula, flags=re.DOTALL) for formula in formulas]
+    assert [text for text in shown if "\\" in text] == []  # a command that the converter does not know
 
 
 def test_a_card_sets_both_numbers_side_by_side(figures):
