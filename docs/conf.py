@@ -46,6 +46,21 @@ def _check_offline(app, error):
         raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
 
 
+ACCESSIBLE = {  # what sphinx and pygments write, and what who cannot see or has no mouse needs
+    'role="heading"><': 'role="heading" aria-level="2"><',
+    "<pre>": '<pre tabindex="0">',
+}
+
+
+def _make_accessible(app, error):
+    for path in Path(app.outdir).rglob("*.html") if error is None and app.builder.format == "html" else ():
+        text = new = path.read_text(encoding="utf-8")
+        for written, needed in ACCESSIBLE.items():
+            new = new.replace(written, needed)
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+
+
 def _skip_others(app, what, name, thing, skip, options):
     """Leave out what sklearn or torch document, such as get_params; `fit` of our own base classes stays."""
     thing = getattr(thing, "fget", None) or thing
@@ -61,10 +76,11 @@ def _formula(display):
 
 
 def setup(app):
-    """Called by sphinx: the generated pages, our docstrings, MathML, and the check that nothing is fetched."""
+    """Called by sphinx: the generated pages, our docstrings, MathML, and the checks at the end."""
     write_pages(HERE)
     app.connect("autodoc-process-docstring", numpydoc_to_fields)
     app.connect("autodoc-skip-member", _skip_others)
     app.connect("build-finished", _check_offline)
+    app.connect("build-finished", _make_accessible)
     app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))
     return {"parallel_read_safe": True}

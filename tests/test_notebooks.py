@@ -52,13 +52,13 @@ def test_a_notebook_runs_at_quick_and_leaves_the_expected_numbers(name, tmp_path
     assert compare(pd.read_csv(tmp_path / "quick" / f"{name}.csv"), EXPECTED / name) == []
     record = tmp_path / "quick" / f"{name}.json"
     assert json.loads(record.read_text())["unreadable"] == []
-    assert moved_pictures(record, run.notebook) == []
+    assert moved_pictures(record, run) == []
 
 
-def moved_pictures(record, notebook):
+def moved_pictures(record, run):
     """The pictures of a record that come out otherwise when they are drawn again from its rows."""
     before = {path.stem: plt.imread(path) for path in record.parent.glob("*.png")}
-    after = {name: plt.imread(record.with_name(f"{name}.png")) for name in redraw(record, notebook)}
+    after = {name: plt.imread(record.with_name(f"{name}.png")) for name in redraw(record, run)}
     # Rows are saved with ten digits, which can move the edge of a line by a shade.
     return [name for name in after if not _alike(before[name], after[name])]
 

@@ -77,11 +77,9 @@ def add_commands(commands):
     report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
-    # For maintainers; a visitor's help need not show it.
-    readme = commands.add_parser(
-        "readme", description="Compare the tables of results in README.md and notebooks/index.ipynb with the records."
-    )
-    readme.add_argument("--write", action="store_true", help="put the table there instead")
+    words = "compare the tables of results in README.md and notebooks/index.ipynb with the records"
+    readme = commands.add_parser("readme", help=words, description=f"{words[0].upper()}{words[1:]}.")
+    readme.add_argument("--write", action="store_true", help="put the tables there instead")
     readme.set_defaults(run=_readme)
 
 
@@ -309,18 +307,18 @@ def _judge():
 
 
 def _redraw():
-    from handful_papers.notebooks import find_notebooks
+    from handful_papers.notebooks import plan
     from handful_papers.redraw import redraw
 
-    for notebook in find_notebooks(_checkout() / "notebooks"):
-        for profile in PROFILES:
-            path = provenance.output_root() / profile / f"{notebook.name}.json"
+    for profile in PROFILES:
+        for run in plan(_checkout() / "notebooks", profile):
+            path = provenance.output_root() / profile / f"{run.name}.json"
             if path.is_file():
                 try:
-                    changed = redraw(path, notebook)
-                    print(f"{notebook.name} at {profile}: {', '.join(changed) or 'as it was'}")
+                    changed = redraw(path, run)
+                    print(f"{run.name} at {profile}: {', '.join(changed) or 'as it was'}")
                 except ValueError as error:
-                    print(f"{notebook.name} at {profile}: left as it was: {error}")
+                    print(f"{run.name} at {profile}: left as it was: {error}")
 
 
 def _check(strict):

@@ -53,13 +53,13 @@ def drawing(notebook):
     return Drawing(code, rows, {key: name for key, name in figures.items() if name in given}, missing)
 
 
-def redraw(path, notebook):
-    """Draw the figures of a record again and note the commit that drew them, where a picture comes out otherwise.
+def redraw(path, run):
+    """Draw a record's figures again and note the commit, where a picture or a caption comes out otherwise.
 
     Parameters
     ----------
     path : of the record's JSON; its rows and figures lie beside it
-    notebook : Notebook
+    run : Run, of the record's profile; a parameter that the record does not know, as it is younger, has its value
 
     Returns
     -------
@@ -72,34 +72,35 @@ def redraw(path, notebook):
     """
     import matplotlib.pyplot as plt
 
-    path = Path(path)
+    path, notebook = Path(path), run.notebook
     record, plan = read_record(path), drawing(notebook)
     if plan is None:
         return []
     if plan.missing:
         raise ValueError(f"{notebook.name}: its figure cells read {', '.join(plan.missing)}, which no record holds.")
-    run = run_of(record, path.parent)
-    space = {**record["parameters"], "profile": record["profile"], plan.rows: run.rows, "display": lambda *_: None}
+    space = {**run.values, **record["parameters"], plan.rows: run_of(record, path.parent).rows}
+    space |= {"profile": record["profile"], "display": lambda *_: None}
     with plt.ioff(), contextlib.redirect_stdout(None):
         try:
             exec(compile(plan.code, str(notebook.path), "exec"), space)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{notebook.name}: its rows do not give its figures, run it again: {error!r}") from error
-    changed, captions, new = [], space.get("captions", {}), dict(record["captions"])
+    changed, captions = [], {_name(path, key): text for key, text in space.get("captions", {}).items()}
+    captions = record["captions"] | {name: text for name, text in captions.items() if name in record["figures"]}
     unreadable = record.get("unreadable", [])
     for key, variable in plan.figures.items():
-        name = f"{path.stem}_{key}" if key else path.stem
+        name = _name(path, key)
         before = _bytes(path.with_name(f"{name}.png"))
         unreadable = [sentence for sentence in unreadable if not sentence.startswith(f"{name}: ")]
         unreadable += write_figure(space[variable], path.with_name(name))
         plt.close(space[variable])
-        new[name] = captions.get(key, new.get(name, ""))
+        captions.setdefault(name, "")
         if _bytes(path.with_name(f"{name}.png")) != before:
             changed.append(name)
-    if changed:
+    if changed or captions != record["captions"]:
         sha, dirty = provenance.commit()
         drawn = {"commit": sha, "dirty": dirty, "versions": provenance.versions()}
-        record |= {"figures": list(new), "captions": new, "unreadable": unreadable, "redrawn": drawn}
+        record |= {"figures": list(captions), "captions": captions, "unreadable": unreadable, "redrawn": drawn}
         provenance.write_atomically(path, provenance.to_json(record))
     return changed
 
@@ -113,6 +114,10 @@ def _saved(nodes):
                 return rows.id, {key.value: value.id for key, value in zip(figures.keys, figures.values)}
             return rows.id, {"": figures.id}
     raise ValueError("no cell calls exp.save(rows, figures, ...)")
+
+
+def _name(path, key):
+    return f"{path.stem}_{key}" if key else path.stem
 
 
 def _body(source):

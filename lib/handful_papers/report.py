@@ -10,6 +10,7 @@ from handful_papers.catalogue import catalogue
 from handful_papers.check import COMMITTED, stale
 from handful_papers.gather import claims, collect, damaged, failures, minutes, tally, tally_text
 from handful_papers.levels import LEVELS
+from handful_papers.verdicts import FAILS
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SHOWN = 1.4  # pixels of our figures (200 a inch) per CSS pixel
@@ -65,6 +66,7 @@ def build_report(figures):
         damaged=damaged(figures),
         items=_items(cards),
         map=_map(cards),
+        surprises=_surprises(stated),
     )
     _write(figures / "claims.html", "claims.html", **shared)
     for paper in catalogue():
@@ -108,6 +110,21 @@ def _map(cards):
             for kind in kinds:
                 found[paper.key][kind].append((item, [c for c in mine if c.result.kind == kind]))
     return found
+
+
+def _surprises(stated, count=3):
+    """The papers' claims that do not hold and whose number is farthest from the printed one, one of each item."""
+
+    def factor(claim):
+        ours, paper = claim.row["ours"], claim.row["paper"]
+        return max(ours / paper, paper / ours) if isinstance(paper, (int, float)) and min(ours, paper) > 0 else 0.0
+
+    failed = sorted((c for c in stated if not c.own and c.verdict == FAILS), key=factor, reverse=True)
+    farthest = {}
+    for claim in failed:
+        if factor(claim) > 1:
+            farthest.setdefault((claim.result.name, claim.item), claim)
+    return list(farthest.values())[:count]
 
 
 def _page_of(executed, figures):

@@ -37,11 +37,12 @@ def legend_below(fig, *, ncols):
 
 
 def log_ticks(axis):
-    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these where fewer than three fit."""
+    """Few and plain marks on a logarithmic axis: powers of ten; 2 and 5 times these, or more, where few of them fit."""
     from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=7))
+    subs = (1.0,) if high >= 100 * low else (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 2.0, 3.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=7))
     axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -16,7 +16,7 @@ from handful_papers.bico import looks as bico
 from handful_papers.check import REQUIRED
 from handful_papers.claims import Claim
 from handful_papers.looks import BASELINES, EXTENSION, Looks, look
-from handful_papers.notebooks import read_notebook
+from handful_papers.notebooks import Run, read_notebook
 from handful_papers.record import ours_text
 from handful_papers.redraw import drawing, redraw
 from handful_papers.rejudge import rejudge
@@ -218,14 +218,14 @@ def _drawing_notebook(root, figure_cell=FIGURE_CELL, figures="fig"):
 def test_a_figure_is_drawn_again_from_its_rows_alone(figures, rows, tmp_path):
     path = _experiment(parameters={"top": 80}).save(rows, style.figure()[0], caption="Blank.")
     blank, before = path.with_suffix(".png").read_bytes(), json.loads(path.read_text())
-    notebook = _drawing_notebook(tmp_path)
-    assert redraw(path, notebook) == ["fig06_demo"]
+    run = Run(_drawing_notebook(tmp_path), "quick", {}, 1.0)
+    assert redraw(path, run) == ["fig06_demo"]
     record, drawn = json.loads(path.read_text()), path.with_suffix(".png").read_bytes()
     assert drawn != blank
     assert record.pop("redrawn")["commit"] == provenance.commit()[0]
     assert record.pop("captions") == {"fig06_demo": "From 80 on."}
     assert record == {key: value for key, value in before.items() if key != "captions"}
-    assert redraw(path, notebook) == []  # nothing new: the record stays as it is
+    assert redraw(path, run) == []  # nothing new: the record stays as it is
     assert path.with_suffix(".png").read_bytes() == drawn
 
 
@@ -235,9 +235,10 @@ def test_a_figure_that_needs_more_than_rows_or_other_rows_is_left_alone(figures,
     needy = _drawing_notebook(tmp_path, FIGURE_CELL + "ax.plot(data)\n")
     assert drawing(needy).missing == ["data"]
     with pytest.raises(ValueError, match="read data, which no record holds"):
-        redraw(path, needy)
+        redraw(path, Run(needy, "quick", {}, 1.0))
+    other = _drawing_notebook(tmp_path, FIGURE_CELL.replace('"accuracy"', '"error"'))
     with pytest.raises(ValueError, match="run it again"):
-        redraw(path, _drawing_notebook(tmp_path, FIGURE_CELL.replace('"accuracy"', '"error"')))
+        redraw(path, Run(other, "quick", {}, 1.0))
     assert path.read_bytes() == before
 
 

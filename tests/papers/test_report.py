@@ -15,6 +15,7 @@ from handful_papers import claims as claims_module
 from handful_papers.catalogue import catalogue
 from handful_papers.claims import Claim, Evidence
 from handful_papers.gather import agree, claims, collect, damaged
+from handful_papers.notebooks import plan
 from handful_papers.readme import check_readme, items_section, markers, tally_section, update_readme
 from handful_papers.report import build_report
 from handful_papers.style import figure
@@ -191,6 +192,9 @@ def test_every_formula_of_the_notebooks_becomes_mathml():
     rendered = [re.sub(r"<code>.*?</code>", "", markdown("".join(c["source"])), flags=re.DOTALL) for c in cells]
     assert any("<math" in html for html in rendered)
     assert [html for html in rendered if re.search(r"\$\S", html)] == []
+    formulas = [formula for html in rendered for formula in re.findall(r"<math.*?</math>", html, re.DOTALL)]
+    shown = [re.sub(r"<annotation.*?</annotation>|<[^>]*>", " ", formula, flags=re.DOTALL) for formula in formulas]
+    assert [text for text in shown if "\\" in text] == []  # a command that the converter does not know
 
 
 def test_a_card_sets_both_numbers_side_by_side(figures):
@@ -245,6 +249,21 @@ def test_our_own_claims_are_counted_apart_from_the_papers(figures, monkeypatch):
     section = tally_section(figures=figures)
     assert "Of 2 claims of four papers, 1 holds, 1 does not hold." in section
     assert "Of 2 further claims of our own (extensions and controls), 2 do not hold." in section
+
+
+def test_the_first_screen_names_the_claims_farthest_from_the_print(figures, monkeypatch):
+    about = dict(whose="paper", measured="a ratio", unit="x", rule="below", numbers={"limit": 2}, quote="w", where="1")
+    claims = [
+        Claim(id=id, item=item, text=f"{id} is near", paper=paper, **about)
+        for id, item, paper in (("a", "Table 8", 8), ("b", "Table 8", 4), ("c", "Table 9", 2), ("d", "Table 9", ""))
+    ]
+    evidence = {
+        id: Evidence({"": [0.99 * ours, ours, 1.01 * ours]}) for id, ours in dict(a=9, b=24, c=20, d=99).items()
+    }
+    _save("bico/tab08_cost", "laptop", claims, evidence, monkeypatch)
+    words = _page(figures, "index.html").words
+    farthest = re.findall(r"(\w) is near : [^:]*? x instead of (\d)", words)
+    assert farthest == [("c", "2"), ("b", "4")]  # "a" is of the table of "b", and "d" has no number to compare with
 
 
 def test_what_is_missing_is_listed_as_such(figures):
@@ -368,6 +387,11 @@ def test_a_readme_without_markers_is_an_error(figures):
 
 def test_the_readme_holds_what_the_records_give():
     assert check_readme(ROOT / "README.md", figures=ROOT / "figures"), "handful readme --write"
+
+
+def test_the_readme_promises_the_minutes_of_the_profiles():
+    minutes = sum(run.minutes for run in plan(ROOT / "notebooks", "quick"))
+    assert f"offline: {minutes:.0f} minutes" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readmes_tally_is_a_recount_of_the_records():

@@ -99,6 +99,13 @@ def image_network(name, n_classes, shape):
     return nn.Sequential(nn.Unflatten(1, tuple(shape)), body)
 
 
+def network_title(name):
+    """A name of `image_network` as pictures show it, in two lines where a factor is part of it."""
+    kind, *numbers = name.split("-")
+    title = {"wrn": "WRN", "vgg16": "VGG16", "mobilenetv2": "MobileNetV2"}[kind]
+    return "-".join([title, *numbers]) if kind == "wrn" else "\nchannels x ".join([title, *numbers])
+
+
 def shift_and_flip(shape, *, pad, flip):
     """A function ``(X, generator) -> X`` that moves each image by up to `pad` pixels and mirrors every second one.
 

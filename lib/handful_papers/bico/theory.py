@@ -345,3 +345,8 @@ def gains_of_designs(n_problems, n_draws, *, rng):
             random = np.mean([model.simulated(drawn, design, n_draws // 10, rng=rng).mean() for drawn in draws])
             rows.append(dict(statement=f"{design}-design", seed=seed, value=random / ours))
     return rows
+
+
+def elongated_pool(rng):
+    """300 experiments in the plane, shape (300, 2): most along one feature, a tenth together far along the other."""
+    return np.concatenate([rng.normal(size=(270, 2)) * [1.0, 0.25], [0, 2] + 0.2 * rng.normal(size=(30, 2))])
