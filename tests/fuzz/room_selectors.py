@@ -327,6 +327,8 @@ def entries():
         selector=same(BilevelCoreset()),
         estimator=same(LogisticRegression()),
         n_draws=integer(0, good=(0, 1, 2)),
+        n_exchanges=integer(0, good=(0, 1, 2)),
+        scoring=choice(None, "accuracy", names="scor"),
         **dict.fromkeys(("proxy", "n_held_out", "memory")),
         X=made(lambda world: world.X),
         y=made(lambda world: world.code),

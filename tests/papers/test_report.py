@@ -324,10 +324,10 @@ def test_the_catalogue_has_the_forty_items_of_the_four_papers():
 
 @pytest.mark.parametrize("paper", ["bico", "vrm", "vcgmm"])
 def test_every_published_number_belongs_to_an_item_of_the_catalogue(paper):
-    from handful_papers.published import _rows
+    from handful_papers.published import _table
 
     items = {i.label for p in catalogue() if p.key == paper for i in p.items}
-    printed = {r["item"] for r in _rows(paper)}
+    printed = set(_table(paper)["item"])
     assert printed
     for item in printed:
         assert re.match(r"\w+ [\w.]+", item).group() in items
