@@ -81,6 +81,7 @@ def test_a_stream_goes_on_from_a_file_as_if_it_had_never_stopped(tmp_path, form,
     assert path == tmp_path / "stream.npz"
     loaded = MergeReduce.load(path, BilevelCoreset(size=3))
     same(stream, loaded)
+    same(stream, MergeReduce.load(tmp_path / "stream", BilevelCoreset(size=3)))  # the name without .npz, as saved
     for tree in (stream, loaded):
         tree.partial_fit(form(X[330:]), y[330:])
     same(stream, loaded)

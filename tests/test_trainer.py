@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.metrics import average_precision_score, log_loss
 from sklearn.model_selection import GridSearchCV
@@ -100,6 +101,14 @@ def test_every_family_has_its_proxies(estimator, names):
 )
 def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
     assert ways_for(estimator, 1000.0)[0].l2 == pytest.approx(l2)
+
+
+def test_missing_values_are_refused_with_the_way_out(data):
+    X, y = data
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"contains NaN.*imputer in front.*RandomForestClassifier"):
+        for_estimator(FEW_TREES).fit(X, y)
+    for_estimator(make_pipeline(SimpleImputer(), FEW_TREES)).fit(X, y)
 
 
 def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way_out(data):

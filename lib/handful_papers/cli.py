@@ -270,7 +270,9 @@ def _change(text, known):
         value = ast.literal_eval(value)
     kinds = (int, float) if isinstance(known[name], (int, float)) and not isinstance(known[name], bool) else ()
     if known[name] is not None and not isinstance(value, kinds or type(known[name])):
-        raise Refused(f"{name} is {known[name]!r} in the notebook, a {type(known[name]).__name__}; got {value!r}.")
+        raise Refused(
+            f"{name} is {known[name]!r} in the notebook, of type {type(known[name]).__name__}; got {value!r}."
+        )
     return name, value
 
 

@@ -101,7 +101,8 @@ def find_notebooks(folder, only=()):
 
     Parameters
     ----------
-    only : list of str, each a part of "<paper>/<stem>" or a pattern with * and ?; empty for all notebooks
+    only : list of str, each a part of "<paper>/<stem>" or a pattern with * and ?, of it or of the stem;
+        empty for all notebooks
 
     Raises
     ------
@@ -111,7 +112,10 @@ def find_notebooks(folder, only=()):
     found = [read_notebook(p) for p in sorted(Path(folder).glob("*/*.ipynb"))]
     if not found:
         raise NotebookError(f"no notebooks in {folder}; they are named <paper>/<notebook>.ipynb.")
-    chosen = {p: [n.name for n in found if p in n.name or fnmatch(n.name, p)] for p in only}
+    chosen = {
+        p: [n.name for n in found if p in n.name or any(fnmatch(part, p) for part in (n.name, n.name.split("/")[-1]))]
+        for p in only
+    }
     for pattern, names in chosen.items():
         if not names:
             raise NotebookError(f"no notebook matches {pattern!r}; there are: {', '.join(n.name for n in found)}.")

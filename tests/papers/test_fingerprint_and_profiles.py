@@ -26,7 +26,7 @@ def test_a_run_gets_its_profiles_values_and_the_profile(root):
     assert runs[0].notebook.title == "A demonstration"
 
 
-@pytest.mark.parametrize("only", [["demo/b"], ["b"], ["*/b"], ["demo/[b]"], ["demo/b", "b"]])
+@pytest.mark.parametrize("only", [["demo/b"], ["b"], ["*/b"], ["demo/[b]"], ["[b]"], ["demo/b", "b"]])
 def test_only_takes_parts_of_names_or_patterns(root, only):
     assert [n.name for n in find_notebooks(root / "notebooks", only)] == ["demo/b"]
 

@@ -132,11 +132,11 @@ class TrainerCoreset(Selector):
         check_integer("n_held_out", self.n_held_out, least=0)
         before, last = self._steps()
         if before is None or y is None:
-            X, y = super()._check_X_y(X, y)
+            X, y = self._check_features(X, y, last)
         else:
             self.encoder_ = clone(before).fit(X, y)
             encoded = self.encoder_.transform(X)
-            encoded, y = super()._check_X_y(encoded.toarray() if sparse.issparse(encoded) else encoded, y)
+            encoded, y = self._check_features(encoded.toarray() if sparse.issparse(encoded) else encoded, y, last)
             validate_data(self, X, skip_check_array=True)  # the number and the names of the features before encoding
             X = encoded
         if not is_regressor(last) and type_of_target(y).startswith("continuous"):
@@ -145,6 +145,17 @@ class TrainerCoreset(Selector):
                 "give a regressor, or labels."
             )
         return X, y
+
+    def _check_features(self, X, y, estimator):
+        try:
+            return super()._check_X_y(X, y)
+        except ValueError as error:
+            if "contains NaN" not in str(error):
+                raise
+        raise ValueError(
+            "Input X contains NaN, and proxies choose by distances, which missing values do not have. Put an imputer "
+            f"in front: BilevelCoreset.for_estimator(make_pipeline(SimpleImputer(), {type(estimator).__name__}()))."
+        )
 
     def _select(self, X, y, sample_weight, rng):
         estimator = clone(self._steps()[1])

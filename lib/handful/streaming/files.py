@@ -32,8 +32,7 @@ def write_nodes(path, nodes, state):
     TypeError
         for labels that are neither numbers nor words
     """
-    path = Path(path)
-    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+    path = _with_suffix(path)
     arrays = {"state": np.array(json.dumps({"format": FORMAT, "nodes": list(nodes), **state}, default=int))}
     for k, node in enumerate(nodes.values()):
         if sparse.issparse(node.X):
@@ -53,6 +52,11 @@ def write_nodes(path, nodes, state):
     return path
 
 
+def _with_suffix(path):
+    path = Path(path)
+    return path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+
+
 def _without_objects(y):
     if y.dtype.kind != "O":
         return y
@@ -62,7 +66,7 @@ def _without_objects(y):
 
 
 def read_nodes(path):
-    """Nodes by name, and the state, as `write_nodes` wrote them.
+    """Nodes by name, and the state, as `write_nodes` wrote them to the same path.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def read_nodes(path):
         for a file that is damaged, or that another program wrote
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(_with_suffix(path), allow_pickle=False) as arrays:
             state = json.loads(str(arrays["state"]))
             if state.pop("format") != FORMAT:
                 raise ValueError("another format")
