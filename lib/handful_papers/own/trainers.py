@@ -228,7 +228,9 @@ def draw_relative(rows, datasets, unseen):
             ax.hlines(places, low, high, color=style["color"], lw=0.8)
         ax.axvline(1.0, color="#222222", lw=0.6)
         ax.set(title=title, xscale="log")
-        ax.set_xticks([0.5, 0.7, 1, 1.4, 2], ["0.5", "0.7", "1", "1.4", "2"], minor=False)
+        left, right = ax.get_xlim()
+        ticks = [t for t in ([0.1, 0.3, 1, 3, 10] if right > 6 * left else [0.5, 0.7, 1, 1.4, 2]) if left <= t <= right]
+        ax.set_xticks(ticks, [f"{t:g}" for t in ticks], minor=False)
         ax.minorticks_off()
         ax.set_yticks(
             range(len(names)), [f"{d} *".replace("_", " ") if d in unseen else d.replace("_", " ") for d in names]
