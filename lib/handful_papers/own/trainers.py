@@ -229,7 +229,11 @@ def draw_relative(rows, datasets, unseen):
         ax.axvline(1.0, color="#222222", lw=0.6)
         ax.set(title=title, xscale="log")
         left, right = ax.get_xlim()
-        ticks = [t for t in ([0.1, 0.3, 1, 3, 10] if right > 6 * left else [0.5, 0.7, 1, 1.4, 2]) if left <= t <= right]
+        ticks = [
+            t
+            for t in ([0.1, 0.2, 0.5, 1, 2, 5, 10] if right > 4 * left else [0.5, 0.7, 1, 1.4, 2])
+            if left <= t <= right
+        ]
         ax.set_xticks(ticks, [f"{t:g}" for t in ticks], minor=False)
         ax.minorticks_off()
         ax.set_yticks(
