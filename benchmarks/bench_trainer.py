@@ -30,7 +30,7 @@ def main():
         )
     heavy_noise(bench)
     rare_class(bench)
-    bench.write(rows=ROWS, features=FEATURES, size=SIZE, seeds=list(SEEDS))
+    bench.write(n_rows=ROWS, n_features=FEATURES, size=SIZE, seeds=list(SEEDS))
 
 
 def heavy_noise(bench):
