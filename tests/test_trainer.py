@@ -288,6 +288,8 @@ def test_exchanges_stay_only_where_the_loss_falls(data):
 
 def test_another_score_than_the_loss_can_judge(data):
     few = for_estimator(FEW_TREES, scoring="average_precision").fit(*data)
+    assert {f"{way}, equal weights" for way in few.trials_ if "equal" not in way} < set(few.trials_)
+    assert few.weights_.sum() == pytest.approx(len(data[1]))
     assert all(-1 <= loss <= 0 for loss in few.trials_.values())
     assert few.trials_[few.way_] == min(few.trials_.values())
 
@@ -335,8 +337,9 @@ def test_a_rare_class_is_ranked_as_well_as_on_balanced_draws():
         forest = RandomForestClassifier(20, random_state=0)
 
         def precision(selector, weight=None, X=X, y=y, forest=forest):
-            X_small, y_small, _ = selector.fit(X[:4000], y[:4000], sample_weight=weight).take(X, y)
-            return average_precision_score(y[4000:], forest.fit(X_small, y_small).predict_proba(X[4000:])[:, 1])
+            X_small, y_small, weights = selector.fit(X[:4000], y[:4000], sample_weight=weight).take(X, y)
+            model = forest.fit(X_small, y_small, sample_weight=weights)
+            return average_precision_score(y[4000:], model.predict_proba(X[4000:])[:, 1])
 
         alike = 1 / np.bincount(y[:4000])[y[:4000]]
         drawn = np.mean([precision(StratifiedCoreset(100, random_state=i), alike) for i in range(4)])

@@ -48,7 +48,8 @@ class TrainerCoreset(Selector):
     n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts the proxies
     n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0 for none
     scoring : None for the loss of `trials_`; or what scikit-learn's `get_scorer` takes, such as "average_precision",
-        which suits a rare class: then losses are negative scores
+        which suits a rare class: then losses are negative scores, and each choice is tried with equal weights, too,
+        with which a rare class counts for more and probabilities are not calibrated
     n_held_out : rows on which the choices are compared, at most; a third of all rows where that is less. They cannot be
         chosen
     memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
@@ -175,6 +176,8 @@ class TrainerCoreset(Selector):
                 weights = class_weights(labels, sample_weight, indices, found[1])
             if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
                 choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
+                if weighted and self.scoring is not None:
+                    choices[f"{name}, equal weights"] = indices, np.full(self.size, sample_weight.sum() / self.size)
         scorer = None if self.scoring is None else get_scorer(self.scoring)
 
         def loss(indices, weights):
