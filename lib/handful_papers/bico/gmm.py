@@ -11,29 +11,37 @@ K = 5  # components, of the data and of the model
 N_START = 10  # random points from which the paper's selection starts
 METHODS_SHOWN = ("uniform", "sensitivity", "bico", "bico quadratic")
 _RULE = {"bico": "linear", "bico quadratic": "quadratic"}
+LAWS = {  # ranges of the standard deviations along the two axes of a component, concentration of the Dirichlet weights
+    "separated": ((0.35, 0.84), (0.14, 0.42), 5.0),
+    "elongated": ((0.5, 1.2), (0.2, 0.6), 5.0),
+    "round": ((0.3, 0.7), (0.3, 0.7), 5.0),
+    "rare": ((0.5, 1.2), (0.2, 0.6), 1.0),  # as elongated, and the rarest component has about 4 % of the points
+    "overlapping": ((0.8, 1.92), (0.32, 0.96), 5.0),
+}
 
 
-def make_data(n, *, rng):
+def make_data(n, law="elongated", *, rng):
     """Points of a random mixture of five Gaussians in the plane, standardised; the paper does not print its own.
 
     Centres are uniform in a square of side 8, at least 2.5 apart; standard deviations along the axes of a component are
-    uniform in .5 to 1.2 and .2 to .6, its direction is random, weights are Dirichlet(5, ..., 5).
+    uniform in the two ranges of its law in `LAWS`, its direction is random, weights are Dirichlet(a, ..., a) with the law's a.
 
     Returns
     -------
     array, shape (n, 2)
     """
+    long, short, concentration = LAWS[law]
     centres = []
     while len(centres) < K:
         centre = rng.uniform(-4, 4, 2)
         if all(np.linalg.norm(centre - other) > 2.5 for other in centres):
             centres.append(centre)
-    component = rng.choice(K, n, p=rng.dirichlet(np.full(K, 5.0)))
+    component = rng.choice(K, n, p=rng.dirichlet(np.full(K, concentration)))
     X = np.empty((n, 2))
     for j, centre in enumerate(centres):
         angle = rng.uniform(0, np.pi)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        scale = turn * [rng.uniform(0.5, 1.2), rng.uniform(0.2, 0.6)]
+        scale = turn * [rng.uniform(*long), rng.uniform(*short)]
         own = component == j
         X[own] = centre + rng.normal(size=(own.sum(), 2)) @ scale.T
     return (X - X.mean(axis=0)) / X.std(axis=0)
@@ -60,12 +68,13 @@ def select(method, mixture, X, size, *, seed):
     return BilevelCoreset(mixture, size=size, **options).fit(X)
 
 
-def error_rows(seed, *, n, sizes, n_draws, **mixture):
+def error_rows(seed, *, law, n, sizes, n_draws, **mixture):
     """Errors of mixtures fitted to every method's subsets of one data set: a task of the sweep.
 
     Parameters
     ----------
     seed : int, of the data set and of the selections
+    law : a key of `LAWS`
     n : points
     sizes : list of int, the sizes m
     n_draws : subsets drawn for each size by the methods that draw at random, whose errors are averaged
@@ -75,7 +84,7 @@ def error_rows(seed, *, n, sizes, n_draws, **mixture):
     -------
     DataFrame, one row per (method, size): nll (nats, of all rows) and error, ``nll / nll of the full data's fit - 1``
     """
-    mixture, X = GaussianMixture(K, **mixture), make_data(n, rng=np.random.default_rng(seed))
+    mixture, X = GaussianMixture(K, **mixture), make_data(n, law, rng=np.random.default_rng(seed))
     full = nll(mixture, fit(mixture, X), X)
     rows = [dict(method="full", size=len(X), nll=full, error=0.0)]
     work = [(m, None) for m in METHODS_SHOWN if m in _RULE]
@@ -96,15 +105,15 @@ def times_better(rows, method, than):
 
     Parameters
     ----------
-    rows : DataFrame with the rows of `error_rows` and a column seed
+    rows : DataFrame with the rows of `error_rows` and columns law and seed
     method, than : str
 
     Returns
     -------
-    DataFrame of ratios of absolute errors, one row per seed, one column per size
+    DataFrame of ratios of absolute errors, one row per (law, seed), one column per size
     """
     errors = rows.assign(error=rows.error.abs().clip(lower=1e-3))
-    wide = errors.pivot_table(index="seed", columns=["method", "size"], values="error")
+    wide = errors.pivot_table(index=["law", "seed"], columns=["method", "size"], values="error")
     return wide[than] / wide[method]
 
 
@@ -141,12 +150,12 @@ def component_errors(mixture, theta, reference, n_features=2):
     }
 
 
-def component_rows(seed, *, n, sizes, methods, **mixture):
+def component_rows(seed, *, law, n, sizes, methods, **mixture):
     """Errors of the components themselves on one data set, a task of the sweep: one row per (method, size).
 
     Parameters as in `error_rows`, columns as in `component_errors`, and the error of `error_rows`.
     """
-    mixture, X = GaussianMixture(K, **mixture), make_data(n, rng=np.random.default_rng(seed))
+    mixture, X = GaussianMixture(K, **mixture), make_data(n, law, rng=np.random.default_rng(seed))
     reference = fit(mixture, X)
     full = nll(mixture, reference, X)
     rows = []
