@@ -24,7 +24,7 @@ def make_data(n, law="elongated", *, rng):
     """Points of a random mixture of five Gaussians in the plane, standardised; the paper does not print its own.
 
     Centres are uniform in a square of side 8, at least 2.5 apart; standard deviations along the axes of a component are
-    uniform in the two ranges of its law in `LAWS`, its direction is random, weights are Dirichlet(a, ..., a), a the law's.
+    uniform in the two ranges of its law in `LAWS`, its direction is random, weights are Dirichlet(a, ..., a).
 
     Returns
     -------
