@@ -1,6 +1,6 @@
 """Looks of the methods of our own notebooks."""
 
-from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, Looks, look
+from handful_papers.looks import BASELINES, EXTENSION, GREY, PALE, REPRODUCED, Looks, look
 
 METHODS = Looks(
     BASELINES,
@@ -8,5 +8,14 @@ METHODS = Looks(
         "stratified": look("Stratified", GREY, "s", "--"),
         "balanced": look("Class-balanced", PALE, "P", "-."),
         "for_estimator": look("BilevelCoreset.for_estimator (extension)", EXTENSION, "D", "-", zorder=6),
+    },
+)
+
+BATCHES = Looks(
+    BASELINES,
+    {
+        "by class": look("By class, no weights", PALE, "P", "-."),
+        "fixed mixture": look("FixedMixture", GREY, "^", "--"),
+        "mixture": look("MixtureSampler", REPRODUCED, "D", "-", zorder=6),
     },
 )
