@@ -8,7 +8,7 @@ MEANS, COVARIANCES = 0.1, 0.25  # errors up to which they count as accurate: sta
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows.set_index(["method", "size", "law", "seed"]).sort_index()
-    facts = {"data_laws": run.rows.law.nunique()}
+    facts = {"data_laws": run.rows["law"].nunique()}
     found = {}
     for key, method in [("paper", "bico"), ("ours", "bico quadratic")]:
         own = rows.loc[method]

@@ -8,7 +8,7 @@ from handful_papers.claims import Evidence
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    found, facts = {}, {"data_laws": run.rows.law.nunique()}
+    found, facts = {}, {"data_laws": run.rows["law"].nunique()}
     for key, method in [("paper", "bico"), ("ours", "bico quadratic")]:
         order, below = {}, {}
         for baseline in ("uniform", "sensitivity"):
