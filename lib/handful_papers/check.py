@@ -12,6 +12,7 @@ from handful_papers.record import read_record
 from handful_papers.rejudge import rejudge
 
 COMMITTED = ("laptop", "paper")
+NOT_JUDGED = (ValueError, KeyError, ModuleNotFoundError)  # what `rejudge` raises
 # A committed record also says which code made it.
 REQUIRED = RECORD | {"commit": str, "dirty": bool, "fingerprint": (str, type(None))}
 CLAIM = ("id", "item", "text", "whose", "measured", "unit", "paper", "ours", "verdict", "why", "quote", "where")
@@ -66,7 +67,7 @@ def check(figures, notebooks):
         try:
             if not rejudge(path):
                 wrong.append(f"{where}: its claims are not what its rows give: handful report --judge")
-        except (ValueError, KeyError, ModuleNotFoundError) as error:
+        except NOT_JUDGED as error:
             wrong.append(f"{where}: its claims cannot be judged: {error}")
     wrong += [f"claim {id} stands in {count} records of profile {p}" for (id, p), count in seen.items() if count > 1]
     return wrong
@@ -86,9 +87,21 @@ def stale(figures, notebooks):
 
 
 def judge_all_records(figures):
-    """Judge every record of a folder again from its rows; the names of those that changed."""
-    paths = [path for profile in PROFILES for path in sorted((Path(figures) / profile).glob("*/*.json"))]
-    return [f"{p.parents[1].name}/{p.parent.name}/{p.stem}" for p in paths if not rejudge(p, write=True)]
+    """Judge every record of a folder again from its rows.
+
+    Returns
+    -------
+    changed : list of str, names of records
+    failed : list of str, sentences on those whose rows the claims of today cannot read, which stay as they are
+    """
+    changed, failed = [], []
+    for path in (p for profile in PROFILES for p in sorted((Path(figures) / profile).glob("*/*.json"))):
+        name = f"{path.parents[1].name}/{path.parent.name}/{path.stem}"
+        try:
+            changed += [name] if not rejudge(path, write=True) else []
+        except NOT_JUDGED as error:
+            failed.append(f"{name}: its claims cannot be judged, run it again: {error}")
+    return changed, failed
 
 
 def _records(figures):

@@ -292,8 +292,8 @@ def _list(args):
 
 def _report(args):
     _need_extra()
-    if args.judge:
-        _judge()
+    if args.judge and not _judge():
+        return 1
     if args.redraw:
         _redraw()
     if args.check or args.strict:
@@ -304,8 +304,10 @@ def _report(args):
 def _judge():
     from handful_papers.check import judge_all_records
 
-    changed = judge_all_records(provenance.output_root())
+    changed, failed = judge_all_records(provenance.output_root())
+    print(*failed, sep="\n", end="\n" * bool(failed))
     print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
+    return not failed
 
 
 def _redraw():
