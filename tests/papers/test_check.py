@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from handful_papers import check as check_module
-from handful_papers.check import check, stale
+from handful_papers.check import check, judge_all_records, stale
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "laptop/bico/fig13_merge_reduce"
@@ -33,6 +33,19 @@ def _edit(folder, **changes):
 
 def test_a_committed_record_passes(figures):
     assert check(figures, ROOT / "notebooks") == []
+
+
+def test_judging_again_names_a_record_that_cannot_be_read_and_goes_on_with_the_others(figures):
+    other = figures / "quick" / "bico"
+    shutil.copytree(figures / "laptop" / "bico", other)
+    record = json.loads((other / "fig13_merge_reduce.json").read_text()) | {"profile": "quick", "claims": []}
+    (other / "fig13_merge_reduce.json").write_text(json.dumps(record))
+    rows = figures / f"{NAME}.csv"
+    header, rest = rows.read_text().split("\n", 1)
+    rows.write_text("unknown" + header[header.index(",") :] + "\n" + rest)
+    changed, failed = judge_all_records(figures)
+    assert changed == ["quick/bico/fig13_merge_reduce"]
+    assert [sentence.split(": its")[0] for sentence in failed] == [NAME]
 
 
 # Made before their code was committed; a run at laptop empties this.
