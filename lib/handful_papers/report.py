@@ -145,7 +145,7 @@ def _code():
 
 
 def _judged(row, claim):
-    """The rule of a claim in words, whether it averages logarithms, and (setting, seeds, mean, spread) of its numbers."""
+    """The rule of a claim in words, whether it averages logarithms, and (setting, seeds, mean, spread) as text."""
     log = claim is not None and claim.numbers.get("scale") == "log"
     rule = "" if claim is None else ", ".join([f"Rule {claim.rule}", *(f"{k} = {v}" for k, v in claim.numbers.items())])
     rows = []
@@ -158,7 +158,7 @@ def _judged(row, claim):
 
 
 def _pictured(card, result):
-    """What the first picture of a card shows, for those who do not see it: its subject, and what it says of two claims."""
+    """What the first picture of a card shows, for who does not see it: its subject, and what it says of two claims."""
     shown = [c for c in card["claims"] if c.result is result and c.ours != "–"][:2]
     about = "; ".join(item.about for item in card["items"]) or result.title
     return ". ".join([about, *(f"{c.text}: {c.verdict} ({c.ours})" for c in shown)])
