@@ -206,7 +206,7 @@ def test_a_card_sets_both_numbers_side_by_side(figures):
         "The numbers judged : Weighted",
         "Setting Seeds Mean ± all 3 1.42 0.1",
         "profile laptop, 1 seed",
-        "Reduced at this profile: what laptop leaves out",
+        "Different from the paper's protocol: what laptop leaves out",
         "One line.",
     ):
         assert part in page.words, part
