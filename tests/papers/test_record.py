@@ -16,8 +16,7 @@ from handful_papers.bico import looks as bico
 from handful_papers.check import REQUIRED
 from handful_papers.claims import Claim
 from handful_papers.looks import BASELINES, EXTENSION, Looks, look
-from handful_papers.notebooks import Run, read_notebook
-from handful_papers.notebooks import _differences
+from handful_papers.notebooks import Run, _differences, read_notebook
 from handful_papers.record import ours_text
 from handful_papers.redraw import drawing, redraw
 from handful_papers.rejudge import rejudge
