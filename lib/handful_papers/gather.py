@@ -44,8 +44,8 @@ class Result:
 
     @property
     def label(self):
-        """ "Figure 6", or "Figure 2, Table 5" where a notebook makes both; its stem where it makes none."""
-        return ", ".join(i.label for i in self.items if i.label) or self.name.split("/")[1]
+        """ "Figure 6", or "Figure 2, Table 5" where a notebook makes both; its title where it makes none."""
+        return ", ".join(i.label for i in self.items if i.label) or self.title
 
     @property
     def title(self):

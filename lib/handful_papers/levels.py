@@ -2,6 +2,8 @@
 
 from handful.data.registry import ENTRIES
 
+from handful_papers.looks import data_name
+
 LEVELS = OWN, PART, STAND_IN, GENERATED = "the paper's", "part", "stand-in", "generated"
 
 
@@ -19,7 +21,7 @@ def level(data, papers_data):
     Returns
     -------
     kind : one of `LEVELS`
-    text : str, for a reader: "part: 16 % of covtype"
+    text : str, for a reader: "part: 16 % of Covertype"
     """
     wanted = {d: None for d in papers_data if isinstance(d, str)}
     wanted |= {d["name"]: d["rows"] for d in papers_data if isinstance(d, dict)}
@@ -28,19 +30,19 @@ def level(data, papers_data):
     if not real:
         return GENERATED, "generated"
     if not papers_data:
-        return STAND_IN, f"real data of our choice: {', '.join(real)}"
+        return STAND_IN, f"real data of our choice: {'; '.join(map(data_name, real))}"
     kind = max((kind for kind, _ in found.values()), key=LEVELS.index)
     if kind == OWN:
         return kind, "the paper's data"
     texts = dict.fromkeys(text for one, text in found.values() if one not in (OWN, GENERATED))
-    return kind, f"{kind}: {', '.join(texts)}"
+    return kind, f"{kind}: {'; '.join(texts)}"
 
 
 def _level(name, entry, wanted):
     base = name.partition("[")[0]
     known = ENTRIES.get(base)
     if entry.get("instead_of"):
-        return STAND_IN, f"{base} for {entry['instead_of']}"
+        return STAND_IN, f"{data_name(base)} for {entry['instead_of']}"
     if entry.get("sha256") is None or (known is not None and known.kind == "generated"):
         return OWN if base in wanted else GENERATED, "generated"
     if base in wanted:
@@ -48,8 +50,8 @@ def _level(name, entry, wanted):
     elif known is not None and known.of in wanted:
         whole, published = known.of, wanted[known.of] or known.of_rows
     else:
-        return STAND_IN, base
+        return STAND_IN, data_name(base)
     rows = entry.get("rows") or known.rows + known.test_rows
     if "[" not in name and rows < published:
-        return PART, f"{100 * rows / published:.2g} % of {whole}"
+        return PART, f"{100 * rows / published:.2g} % of {data_name(whole)}"
     return OWN, base

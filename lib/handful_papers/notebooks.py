@@ -243,11 +243,23 @@ def reductions(folder, name, parameters):
     cell = read_notebook(Path(folder) / f"{name}.ipynb").parameters()
     paper = cell | profiles.get(name, {}).get("paper", {})
     skipped = {"profile", *profiles.get("not_protocol", {}).get("names", [])}
-    return [
-        f"{key} = {_brief(value)} instead of {_brief(paper[key])}"
-        for key, value in parameters.items()
-        if key in paper and key not in skipped and value != paper[key]
-    ]
+    compared = [key for key in parameters if key in paper and key not in skipped]
+    return [sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])]
+
+
+def _differences(key, value, paper):
+    """A sentence for each place where two values of a parameter differ; dicts, and lists of them, are looked into."""
+    if isinstance(value, dict) and isinstance(paper, dict):
+        pairs = [(f"{key}.{k}", value.get(k), paper.get(k)) for k in {**paper, **value}]
+    elif _are_dicts(value) and _are_dicts(paper) and len(value) == len(paper):
+        pairs = [(f"{key}[{i}]", *pair) for i, pair in enumerate(zip(value, paper))]
+    else:
+        return [f"{key} = {_brief(value)} instead of {_brief(paper)}"] if value != paper else []
+    return [sentence for pair in pairs for sentence in _differences(*pair)]
+
+
+def _are_dicts(value):
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def _brief(value):

@@ -1,16 +1,20 @@
 """The report: a static site of all claims, figures and notebooks, without a server or a network."""
 
+import inspect
 import os
 import struct
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from handful_papers import provenance
-from handful_papers.catalogue import catalogue
+from handful_papers.catalogue import ROOMS, catalogue
 from handful_papers.check import COMMITTED, stale
+from handful_papers.claims import declared
 from handful_papers.gather import claims, collect, damaged, failures, minutes, tally, tally_text
 from handful_papers.levels import LEVELS
-from handful_papers.verdicts import FAILS
+from handful_papers.verdicts import FAILS, RULES, number
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SHOWN = 1.4  # pixels of our figures (200 a inch) per CSS pixel
@@ -44,6 +48,7 @@ def build_report(figures):
     for path, page in pages.items():
         _notebook_page(path, page, figures, shown)
     old = stale(figures, root / "notebooks") if root else []
+    rules = {claim.id: claim for paper in catalogue() for i in paper.items for claim in declared(i.paper, i.notebook)}
     shared = {
         "papers": catalogue(),
         "cards": cards,
@@ -54,6 +59,11 @@ def build_report(figures):
         "sources": sources,
         "link": lambda path: _relative(pages.get(path, path), figures),
         "size": _css_size,
+        "code": _code(),
+        "judged": lambda claim: _judged(claim.row, rules.get(claim.id)),
+        "pictured": _pictured,
+        "in_ranges": _in_ranges,
+        "short": _short,
         "minutes": minutes,
         "tally": tally,
         "tally_text": tally_text,
@@ -67,6 +77,7 @@ def build_report(figures):
         items=_items(cards),
         map=_map(cards),
         surprises=_surprises(stated),
+        rules={name: inspect.getdoc(rule).split("\n\nParameters")[0] for name, rule in RULES.items()},
     )
     _write(figures / "claims.html", "claims.html", **shared)
     for paper in catalogue():
@@ -125,6 +136,47 @@ def _surprises(stated, count=3):
         if factor(claim) > 1:
             farthest.setdefault((claim.result.name, claim.item), claim)
     return list(farthest.values())[:count]
+
+
+def _code():
+    """notebook -> (path, text) of the module that takes the numbers of its claims from its rows."""
+    paths = {item.name: ROOMS / item.paper / "items" / f"{item.notebook}.py" for p in catalogue() for item in p.items}
+    return {name: (_relative(path, ROOMS.parents[1]), path.read_text("utf-8")) for name, path in paths.items()}
+
+
+def _judged(row, claim):
+    """The rule of a claim in words, whether it averages logarithms, and (setting, seeds, mean, spread) as text."""
+    log = claim is not None and claim.numbers.get("scale") == "log"
+    rule = "" if claim is None else ", ".join([f"Rule {claim.rule}", *(f"{k} = {v}" for k, v in claim.numbers.items())])
+    rows = []
+    for setting, values in row["settings"].items():
+        values = np.log(values) if log else np.asarray(values)
+        found = [values.mean(), *([values.std(ddof=1)] if len(values) > 1 else [])]
+        mean, *spread = [number(float(v)) for v in (np.exp(found) if log else found)]
+        rows.append((setting, len(values), mean, *(spread or [""])))
+    return rule, log, rows
+
+
+def _pictured(card, result):
+    """What the first picture of a card shows, for who does not see it: its subject, and what it says of two claims."""
+    shown = [c for c in card["claims"] if c.result is result and c.ours != "–"][:2]
+    about = "; ".join(item.about for item in card["items"]) or result.title
+    return ". ".join([about, *(f"{c.text}: {c.verdict} ({c.ours})" for c in shown)])
+
+
+def _in_ranges(seeds):
+    """Seeds as a reader wants them: "0 to 9", "3, 5"."""
+    whole = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
+
+
+def _short(value):
+    """A value of a record with its numbers at four digits."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_short(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_short, value)) + "]"
+    return number(value)
 
 
 def _page_of(executed, figures):

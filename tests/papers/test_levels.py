@@ -10,16 +10,16 @@ SHA = {"sha256": "ab"}
     ("data", "papers", "expected"),
     [
         ({"phishing": SHA, "a9a": SHA}, ["phishing", "a9a", "covtype"], (OWN, "the paper's data")),
-        ({"covtype_subset": SHA, "a9a": SHA}, ["covtype", "a9a"], (PART, "part: 16 % of covtype")),
+        ({"covtype_subset": SHA, "a9a": SHA}, ["covtype", "a9a"], (PART, "part: 16 % of Covertype")),
         ({"cod_rna": SHA}, ["cod_rna"], (OWN, "the paper's data")),
-        ({"cod_rna": SHA}, [{"name": "cod_rna", "rows": 488565}], (PART, "part: 68 % of cod_rna")),
-        ({"mnist": SHA | {"rows": 7000}}, ["mnist"], (PART, "part: 10 % of mnist")),
-        ({"mnist": SHA | {"instead_of": "SVHN"}}, ["svhn"], (STAND_IN, "stand-in: mnist for SVHN")),
-        ({"digits": SHA, "covtype_subset": SHA}, ["covtype"], (STAND_IN, "stand-in: digits, 16 % of covtype")),
-        ({"digits[1,8]": SHA}, ["phishing"], (STAND_IN, "stand-in: digits")),
+        ({"cod_rna": SHA}, [{"name": "cod_rna", "rows": 488565}], (PART, "part: 68 % of cod-rna")),
+        ({"mnist": SHA | {"rows": 7000}}, ["mnist"], (PART, "part: 10 % of MNIST")),
+        ({"mnist": SHA | {"instead_of": "SVHN"}}, ["svhn"], (STAND_IN, "stand-in: MNIST for SVHN")),
+        ({"digits": SHA, "covtype_subset": SHA}, ["covtype"], (STAND_IN, "stand-in: Digits; 16 % of Covertype")),
+        ({"digits[1,8]": SHA}, ["phishing"], (STAND_IN, "stand-in: Digits")),
         ({"pathological": {"sha256": None}}, [], (GENERATED, "generated")),
         ({}, [], (GENERATED, "generated")),
-        ({"fsdd": SHA}, [], (STAND_IN, "real data of our choice: fsdd")),
+        ({"fsdd": SHA}, [], (STAND_IN, "real data of our choice: Spoken Digits")),
     ],
 )  # fmt: skip
 def test_the_level_of_a_run(data, papers, expected):

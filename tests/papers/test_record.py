@@ -16,7 +16,7 @@ from handful_papers.bico import looks as bico
 from handful_papers.check import REQUIRED
 from handful_papers.claims import Claim
 from handful_papers.looks import BASELINES, EXTENSION, Looks, look
-from handful_papers.notebooks import Run, read_notebook
+from handful_papers.notebooks import Run, _differences, read_notebook
 from handful_papers.record import ours_text
 from handful_papers.redraw import drawing, redraw
 from handful_papers.rejudge import rejudge
@@ -116,6 +116,15 @@ def test_a_record_is_judged_again_from_its_rows_alone(figures, rows, one_claim, 
     assert not rejudge(path, write=True)
     assert rejudge(path)
     assert json.loads(path.read_text())["claims"][0]["verdict"] == FAILS
+
+
+def test_a_difference_from_the_paper_is_named_where_it_stands():
+    panels = [{"data": "a", "seeds": 5}, {"data": "b", "seeds": 3, "peers": ["x"]}]
+    paper = [{"data": "a", "seeds": 50}, {"data": "b", "seeds": 3}]
+    found = ["panels[0].seeds = 5 instead of 50", "panels[1].peers = ['x'] instead of None"]
+    assert _differences("panels", panels, paper) == found
+    assert _differences("panels", panels[:1], paper) == [f"panels = {panels[:1]} instead of {paper}"]
+    assert _differences("panels", paper, paper) == []
 
 
 def test_parameters_are_those_of_the_notebooks_cell_and_none_is_left_out(tmp_path, monkeypatch):

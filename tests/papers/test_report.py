@@ -17,7 +17,7 @@ from handful_papers.claims import Claim, Evidence
 from handful_papers.gather import agree, claims, collect, damaged
 from handful_papers.notebooks import plan
 from handful_papers.readme import check_readme, items_section, markers, tally_section, update_readme
-from handful_papers.report import build_report
+from handful_papers.report import _in_ranges, _judged, build_report
 from handful_papers.style import figure
 from handful_papers.verdicts import VERDICTS
 from tiny_notebooks import cell
@@ -203,12 +203,15 @@ def test_a_card_sets_both_numbers_side_by_side(figures):
         TEXT,  # escaped, as it was written
         "Measured: largest share needed The paper: “less than 2%”, Section 5",
         "2 % 1.42 ± 0.10 % holds below 2: 1.42 ± 0.05774 (standard error), p = 0.0049 quick: holds weaker",
+        "The numbers judged : Weighted",
+        "Setting Seeds Mean ± all 3 1.42 0.1",
         "profile laptop, 1 seed",
-        "Reduced at this profile: what laptop leaves out",
+        "Different from the paper's protocol: what laptop leaves out",
         "One line.",
     ):
         assert part in page.words, part
-    assert page.alts[0] == "Figure 6: One line."
+    about = "Test accuracy against coreset size on four data sets"
+    assert page.alts[0] == f"Figure 6: {about}. {TEXT}: holds (1.42 ± 0.10 %)"
     assert page.words.index("The same at profile quick") > page.words.index("1.42 ± 0.10 %")
 
 
@@ -217,7 +220,7 @@ def test_the_first_screen_counts_what_ran_and_what_failed(figures):
     for part in (
         "The papers' claims. Of 1, 1 holds.",
         "1 of 40 are recomputed: 1 on generated data",
-        "1 of 1 committed ones are stale",
+        "Of 1 committed, 1 is stale : code, parameters or data have changed",
         "bico/fig06_binary_logistic at laptop: parameters",
         "changed; a new run takes",
         "1 notebook failed demo/bad at profile quick, cell 5: ZeroDivisionError: no",
@@ -225,6 +228,47 @@ def test_the_first_screen_counts_what_ran_and_what_failed(figures):
     ):
         assert part in words, part
     assert all(f"{verdict} " in words for verdict in VERDICTS)  # with what each means
+
+
+def test_every_claim_leads_to_its_evidence_in_two_clicks(figures):
+    build_report(figures)
+    first = (figures / "index.html").read_text(encoding="utf-8")
+    claims_linked = re.findall(r'<a class="link"[^>]* href="(\w+\.html)#([\w-]+)"', first)
+    assert claims_linked
+    for page, claim in claims_linked:
+        source = (figures / page).read_text(encoding="utf-8")
+        card = next(c for c in source.split("<article")[1:] if f'id="{claim}"' in c)
+        links = {text: href for href, text in re.findall(r'<a href="([^"]+)">([^<]+)</a>', card)}
+        for text in ("Executed notebook", "Source notebook", "Rows (CSV)", "Record (JSON)", "Figure (PDF)"):
+            assert (figures / links[text]).is_file()
+        assert links["The paper"].startswith("https://")
+        assert "lib/handful_papers/bico/items/fig06_binary_logistic.py" in card
+
+
+def test_a_card_says_where_no_executed_notebook_was_kept(figures):
+    kept = "Source notebook Rows (CSV)"
+    assert kept in _page(figures, "bico.html").words
+    (figures / "notebooks" / "laptop" / "bico" / "fig06_binary_logistic.ipynb").unlink()
+    words = _page(figures, "bico.html").words
+    assert kept not in words
+    assert "Source notebook (of this run no executed one was kept)" in words
+
+
+def test_the_table_of_all_claims_gives_each_verdicts_reason(figures):
+    words = _page(figures, "claims.html").words
+    assert "holds below 2: 1.42 ± 0.05774 (standard error), p = 0.0049" in words
+
+
+def test_numbers_that_were_judged_are_averaged_as_their_rule_does():
+    row = {"settings": {"a": [1.0, 4.0], "b": [2.0]}}
+    words = dict(id="x", item="", text="t", whose="own", measured="m", unit="x")
+    claim = Claim(**words, rule="above", numbers={"scale": "log"})
+    assert _judged(row, claim) == ("Rule above, scale = log", True, [("a", 2, "2", "2.665"), ("b", 1, "2", "")])
+    assert _judged(row, None) == ("", False, [("a", 2, "2.5", "2.121"), ("b", 1, "2", "")])
+
+
+def test_seeds_in_a_row_are_shown_as_a_range():
+    assert [_in_ranges(s) for s in ([], [3], [0, 1, 2, 3], [0, 2, 4])] == ["", "3", "0 to 3", "0, 2, 4"]
 
 
 def test_our_own_claims_are_counted_apart_from_the_papers(figures, monkeypatch):

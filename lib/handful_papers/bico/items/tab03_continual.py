@@ -41,12 +41,12 @@ def _facts(run, stream):
     if rows.empty:
         return {}
     last = float(rows[rows.task == rows.task.max()].accuracy.mean())
-    return {"data": run.parameters["streams"][stream]["data"], "last_task": last}
+    return {"data": run.parameters["streams"][stream]["data"], "accuracy_on_the_last_task": last}
 
 
 def _only(run, best, others):
     """Each other method's lead over uniform sampling on the stream where it is least."""
     leads = {b: _lead(best, b, "uniform") for b in others if b != "uniform"}
     settings = {b: min(of.values(), key=np.mean) for b, of in leads.items()}
-    cifar = _facts(run, "SCIFAR-10").get("last_task", 0.0)
-    return Evidence(settings, facts={"streams": best.stream.nunique(), "last_task_of_cifar10": cifar})
+    cifar = _facts(run, "SCIFAR-10").get("accuracy_on_the_last_task", 0.0)
+    return Evidence(settings, facts={"streams": best.stream.nunique(), "accuracy_on_the_last_task_of_cifar10": cifar})

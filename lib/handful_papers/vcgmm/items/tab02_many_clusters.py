@@ -19,7 +19,7 @@ def evidence(run):
     facts = dict(
         clusters=int(em.columns.max()),
         initial_e_steps=run.parameters.get("initial_e_steps", 0),
-        images_of_32_pixels=int(run.parameters["side"] == 32),
+        pixels_of_a_side=run.parameters["side"],
     )
     doublings = list(pairwise(sorted(em.columns)))
     found = {
