@@ -90,7 +90,6 @@ EXEMPT = {
     },
     "handful.linalg.alias_records": INSIDE,
     "handful.linalg.draw_alias": KERNEL,
-    "handful.linalg.fill_alias_records": KERNEL,
     "handful.linalg.resolve_alias": KERNEL,
     "handful.linalg.restricted_simplex_point": KERNEL,
     "handful.linalg.simplex_point": KERNEL,
