@@ -53,9 +53,7 @@ for name in SETS:
         "k-means++, each candidate": lambda: search(X, y, 0, far),  # noqa: B023
     }
     whole = ("search on all rows", lambda: search(X, y, 0))  # noqa: B023
-    bench.time(
-        f"{name}, {size} rows a fold", candidates, whole, bars={}, repeats=REPEATS, clock=time.process_time
-    )
+    bench.time(f"{name}, {size} rows a fold", candidates, whole, bars={}, repeats=REPEATS, clock=time.process_time)
     agreement, lost = {}, {}
     for seed in SEEDS:
         X, y = rows(name, seed)

@@ -1,5 +1,6 @@
 """The first call: the line that says so, bars, and Ctrl-C in what takes long."""
 
+import gc
 import subprocess
 import sys
 import types
@@ -46,6 +47,19 @@ def test_quiet_says_nothing(capsys, monkeypatch):
     notice.on_start(compiling("handful.svm"))
     notice.on_end(compiling("handful.svm"))
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("module", "collects"), [("handful.svm", False), ("other", True)])
+def test_no_garbage_is_looked_for_while_our_functions_compile(module, collects):
+    notice = Notice()
+    notice.quiet()
+    for depth in range(2):
+        notice.on_start(compiling(module))
+        assert gc.isenabled() == collects, depth
+    for _ in range(2):
+        assert gc.isenabled() == collects
+        notice.on_end(compiling(module))
+    assert gc.isenabled()
 
 
 def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():

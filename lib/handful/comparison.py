@@ -37,6 +37,12 @@ class Comparison:
     frame: Any
     scoring: str
 
+    def __str__(self) -> str:
+        """The summary, every column of it however narrow the terminal."""
+        return f"{self.scoring} on held-out rows\n" + self.summary().to_string(
+            index=False, float_format="{:.4g}".format
+        )
+
     def summary(self) -> Any:
         """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
 

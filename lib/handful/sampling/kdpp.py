@@ -35,7 +35,7 @@ def log_binomial(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-# The kernels get their buffers, sort nothing and hold no expressions of whole arrays: each would take a second to compile.
+# The kernels get their buffers, sort nothing and hold no expressions of arrays: each would take a second to compile.
 
 
 @njit(cache=True)

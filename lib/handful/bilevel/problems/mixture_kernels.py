@@ -192,7 +192,7 @@ def add_hessian(X, weights, R, pi, means, factors, gradient, own, x, u, H):
 
 @njit(cache=True, error_model="numpy")
 def _add_curvature(x, u, factors, j, share, first, H):
-    # Second derivative of 1/2 |L' (x - mu)|^2 - log |L| by mu and the lower triangle of L, row by row, from H[first] on.
+    # Second derivative of 1/2 |L' (x - mu)|^2 - log |L| by mu and the lower triangle of L, row by row.
     d = len(x)
     for s in range(d):
         for t in range(d):
