@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 from tqdm.auto import tqdm
 
@@ -248,6 +247,8 @@ def _weight_name(estimator):
 def _split(X, y, test, test_size, seed, classes):
     if test is not None:
         return (X, y), test
+    from sklearn.model_selection import train_test_split  # here, as importing it takes a while
+
     labels = np.asarray(y)
     few = not classes or np.unique(labels, return_counts=True)[1].min() < 2
     parts = train_test_split(

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import check_consistent_length, check_X_y
 
 from handful.bilevel.problems.base import check_problem
@@ -91,6 +89,8 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     >>> X_worst.shape
     (20, 30)
     """
+    from sklearn.model_selection import KFold, StratifiedKFold  # here, as importing it takes a while
+
     check_problem(problem)
     problem.check()
     if rule not in RULES:
@@ -121,6 +121,9 @@ def _influences(problem, X, y, folds, rng):
 
 
 def _losses(problem, X, y, folds):
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.model_selection import cross_val_predict
+
     if not isinstance(problem, Logistic | LeastSquares):
         name = type(problem).__name__
         raise TypeError(f"rule='loss' knows how to train Logistic and LeastSquares, got {name}: take 'influence'.")
