@@ -79,16 +79,15 @@ def targets():
 
 def link_names(app, doctree):
     """Turn ``BilevelCoreset(size=9)`` in running text into a link to the class; sphinx calls it for each page."""
-    from docutils import nodes
     from sphinx import addnodes
 
     known = targets()
-    for literal in list(doctree.findall(nodes.literal)):
+    for literal in list(doctree.findall(lambda node: node.tagname == "literal")):
         name = re.match(r"[\w.]*", literal.astext())[0]
         capital = name.rpartition(".")[2][:1].isupper()
-        if name not in known or not (capital or "." in name) or isinstance(literal.parent, nodes.reference):
+        if name not in known or not (capital or "." in name) or literal.parent.tagname == "reference":
             continue
-        options = dict(reftype="obj", refdomain="py", reftarget=known[name], refdoc=app.env.docname, refwarn=True)
+        options = dict(reftype="obj", refdomain="py", reftarget=known[name], refdoc=app.env.docname)
         link = addnodes.pending_xref("", **options)
         literal.replace_self(link)
         link += literal
