@@ -51,7 +51,8 @@ docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs th
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo "Site: docs/_build/html/index.html"
 
-links: $(STAMP) ## Ask every address that the site names whether it is there (needs the network)
+links: $(STAMP) ## Check links between the files, then ask every address that the site names (needs the network)
+	@.venv/bin/python -m pytest -q -n0 tests/test_site.py -k links
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b linkcheck -q docs docs/_build/links
 
 bench: $(STAMP) ## Time each algorithm against what one would use instead: benchmarks/*.py, one thread

@@ -14,10 +14,10 @@ from handful.clustering import VCGMM, TruncatedEM
 from handful.clustering.distances import nearest_centers, quantization_error
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import Mixture, VariationalEM, padded, random_neighbours, random_sets
-from handful.clustering.vcgmm_kernels import Threads, four_distances
+from handful.clustering.vcgmm_kernels import Threads
 from handful.sensitivity.lightweight import lightweight_coreset
 from handful_papers.vcgmm.data import clustering_problem
-from handful_papers.vcgmm.lloyd import lloyd
+from handful_papers.vcgmm.lloyd import four_distances, lloyd
 from numba import njit
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
-from pages import fetched, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+from pages import fetched, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
@@ -80,6 +80,7 @@ def setup(app):
     write_pages(HERE)
     app.connect("autodoc-process-docstring", numpydoc_to_fields)
     app.connect("autodoc-skip-member", _skip_others)
+    app.connect("doctree-read", link_names)
     app.connect("build-finished", _check_offline)
     app.connect("build-finished", _make_accessible)
     app.add_html_math_renderer("mathml", _formula("inline"), _formula("block"))

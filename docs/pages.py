@@ -67,6 +67,32 @@ def _complexity(tables):
     return "\n".join(lines)
 
 
+def targets():
+    """What a name of ours in running text leads to: name, or name with its room -> the full name in the reference."""
+    found = {}
+    for room in reversed(rooms()):
+        for name in public_names(room):
+            home = _home(getattr(importlib.import_module(room), name), name) or room
+            found |= {f"{room}.{name}": f"{home}.{name}", name: f"{home}.{name}"}
+    return found
+
+
+def link_names(app, doctree):
+    """Turn ``BilevelCoreset(size=9)`` in running text into a link to the class; sphinx calls it for each page."""
+    from sphinx import addnodes
+
+    known = targets()
+    for literal in list(doctree.findall(lambda node: node.tagname == "literal")):
+        name = re.match(r"[\w.]*", literal.astext())[0]
+        capital = name.rpartition(".")[2][:1].isupper()
+        if name not in known or not (capital or "." in name) or literal.parent.tagname == "reference":
+            continue
+        options = dict(reftype="obj", refdomain="py", reftarget=known[name], refdoc=app.env.docname)
+        link = addnodes.pending_xref("", **options)
+        literal.replace_self(link)
+        link += literal
+
+
 def _reference(room):
     lines = [
         room,

@@ -32,6 +32,7 @@ def test_reproduce_tells_what_ran_what_failed_where_and_where_the_report_is(root
     assert "demo/bad failed, cell 3: ZeroDivisionError: division by zero" in out
     assert "----> 1 1 / 0" in out
     assert f"Report: {root / 'figures' / 'index.html'}" in out
+    assert "Verdicts at profile quick: these notebooks make no claims. See the report." in out
     page = (root / "figures" / "index.html").read_text()
     assert "ZeroDivisionError" in page
 

@@ -52,6 +52,15 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
 
 
+def test_a_comparison_prints_every_column_of_its_summary():
+    with pd.option_context("display.width", 40, "display.max_columns", 3):
+        lines = str(compare(KCenter(), MODEL, X, y, sizes=[20], seeds=2, verbose=False)).splitlines()
+    assert lines[0] == "score on held-out rows"
+    assert lines[1].split()[-1] == "failed"
+    assert len(lines) == 2 + 4
+    assert len({len(line) for line in lines[1:]}) == 1
+
+
 def test_an_estimator_without_weights_is_compared_and_said_to_be():
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen"):
         found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)

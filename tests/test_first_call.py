@@ -1,5 +1,6 @@
 """The first call: the line that says so, bars, and Ctrl-C in what takes long."""
 
+import gc
 import subprocess
 import sys
 import types
@@ -48,8 +49,29 @@ def test_quiet_says_nothing(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(("module", "collects"), [("handful.svm", False), ("other", True)])
+def test_no_garbage_is_looked_for_while_our_functions_compile(module, collects):
+    notice = Notice()
+    notice.quiet()
+    for depth in range(2):
+        notice.on_start(compiling(module))
+        assert gc.isenabled() == collects, depth
+    for _ in range(2):
+        assert gc.isenabled() == collects
+        notice.on_end(compiling(module))
+    assert gc.isenabled()
+
+
 def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():
-    code = "import sys, handful; print([m for m in ('torch', 'sklearn.cluster', 'matplotlib') if m in sys.modules])"
+    heavy = (
+        "torch",
+        "matplotlib",
+        "sklearn.cluster",
+        "sklearn.ensemble",
+        "sklearn.linear_model",
+        "sklearn.model_selection",
+    )
+    code = f"import sys, handful; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 

@@ -3,12 +3,15 @@
 import importlib.util
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 from nbconvert.preprocessors import ExecutePreprocessor
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = [path for folder in ("", "docs", "data", "notebooks") for path in sorted((DOCS.parent / folder).glob("*.md"))]
+PAGES += [*sorted(DOCS.glob("[rs]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
 HOWTOS = {
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
@@ -81,6 +84,26 @@ def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_
     (tmp_path / "c.css").write_text("@font-face { src: url(https://fonts.org/a.woff) }")
     (tmp_path / "d.html").write_text('<link rel="stylesheet" href="https://cdn.org/a.css">')
     assert [found.partition(":")[0] for found in pages.fetched(tmp_path)] == ["b.html", "b.html", "d.html", "c.css"]
+
+
+def test_names_in_running_text_become_links(pages):
+    nodes, new_document = pytest.importorskip("docutils.nodes"), pytest.importorskip("docutils.utils").new_document
+    words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.bilevel.suspects", "compare", "fit", "X"]
+    page = new_document("page")
+    page += nodes.paragraph("", "", *(nodes.literal("", word) for word in words))
+    pages.link_names(SimpleNamespace(env=SimpleNamespace(docname="page")), page)
+    linked = {node["reftarget"]: node.astext() for node in page.findall() if node.tagname == "pending_xref"}
+    assert linked == {"handful.bilevel.BilevelCoreset": words[0], "handful.bilevel.suspects": words[1]}
+    assert page.astext() == "".join(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_links_between_files_lead_somewhere(pages, page):
+    if not (DOCS / "reference" / "handful.rst").is_file() or not (DOCS / "complexity.md").is_file():
+        pages.write_pages(DOCS)  # some links lead to what each build writes
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_sections_of_a_docstring_become_fields(pages):

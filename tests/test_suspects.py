@@ -1,6 +1,7 @@
 """Suspects: influences are those found by training again, losses those of models that never saw the row."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful.bilevel import GaussianMixture, LeastSquares, Logistic, suspects
 from scipy.optimize import minimize
@@ -75,6 +76,20 @@ def test_flipped_digits_come_first(rule):
     names = np.array(list("abcdefghij"))[y]
     found = suspects(Logistic(1e-2), X, names, rule=rule, random_state=0)
     assert (found.indices[:30] < 30).sum() >= (25 if rule == "loss" else 15)  # by chance: 1.5
+
+
+def test_the_most_suspect_rows_come_as_they_are_and_a_ranking_is_no_index(noisy):
+    X, y = noisy
+    frame = pd.DataFrame(X, index=[f"row {i}" for i in range(60)])
+    found = suspects(Logistic(L2), frame, y, random_state=0)
+    rows, labels = found.take(5, frame, y)
+    assert list(rows.index) == [f"row {i}" for i in found.indices[:5]]
+    np.testing.assert_array_equal(labels, y[found.indices[:5]])
+    np.testing.assert_array_equal(found.take(5, X), X[found.indices[:5]])
+    with pytest.raises(IndexError):
+        X[found]
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        found.take(5, X[:50])
 
 
 def test_misuse_of_suspects_is_named(noisy):

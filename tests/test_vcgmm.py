@@ -356,12 +356,12 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
     K = np.tile(np.arange(5, dtype=np.int32), (300, 1))
     entries, edges = group_by_cluster(K, share, 5, False)
     D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
-    gain, halves = np.zeros(5), np.empty((5, 2, 6))
+    gain, halves = np.zeros(5), np.empty((10, 6))
     slope = np.full(5, 0.5 / model.variance_)
     rows = X, u, slope, share, D, entries, edges, model.cluster_centers_
-    split_gains(0, 5, *rows, np.uint64(7), hard, 0.0, gain, halves)
+    split_gains(0, 5, *rows, rng.random((5, 2)), hard, 0.0, gain, halves, np.empty(12))
     for c in range(5):
-        to_halves = ((X[:, None] - halves[c]) ** 2).sum(axis=2)
+        to_halves = ((X[:, None] - halves[2 * c : 2 * c + 2]) ** 2).sum(axis=2)
         volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
         new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * slope[0]]
         if hard:  # the points of the cluster stay with its halves

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 from tqdm.auto import tqdm
 
@@ -36,6 +35,12 @@ class Comparison:
 
     frame: Any
     scoring: str
+
+    def __str__(self) -> str:
+        """The summary, every column of it however narrow the terminal."""
+        return f"{self.scoring} on held-out rows\n" + self.summary().to_string(
+            index=False, float_format="{:.4g}".format
+        )
 
     def summary(self) -> Any:
         """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
@@ -242,6 +247,8 @@ def _weight_name(estimator):
 def _split(X, y, test, test_size, seed, classes):
     if test is not None:
         return (X, y), test
+    from sklearn.model_selection import train_test_split  # here, as importing it takes a while
+
     labels = np.asarray(y)
     few = not classes or np.unique(labels, return_counts=True)[1].min() < 2
     parts = train_test_split(

@@ -88,7 +88,7 @@ def restricted_simplex_point(w, gamma):
 
 
 @njit(cache=True)
-def fill_alias_records(p, records):
+def _fill_alias_records(p, share, order, records):
     """Write the alias table of the distribution `p` (Walker 1977, Vose 1991) into `records`. O(n).
 
     Bin i is a 64-bit record: its upper half holds the share of the bin that is i's own, in units of
@@ -97,11 +97,10 @@ def fill_alias_records(p, records):
     Parameters
     ----------
     p : float array, shape (n,), adds up to one
+    share, order : float and int64 arrays, shape (n,), buffers: making them in here would double what compiling takes
     records : uint64 array, shape (n,), overwritten
     """
-    n = p.size
-    share = np.empty(n)
-    order = np.empty(n, np.int64)  # small bins grow from the left, large ones from the right
+    n = p.size  # in `order` small bins grow from the left, large ones from the right
     n_small, n_large = 0, 0
     for i in range(n):
         share[i] = p[i] * n
@@ -129,7 +128,7 @@ def fill_alias_records(p, records):
 
 
 def alias_records(p):
-    """The alias table of one distribution, or of each row of several; see `fill_alias_records`.
+    """The alias table of one distribution, or of each row of several (Walker 1977).
 
     Parameters
     ----------
@@ -139,9 +138,10 @@ def alias_records(p):
     -------
     uint64 array of the same shape
     """
-    records = np.empty(p.shape, np.uint64)
+    n = p.shape[-1]
+    records, share, order = np.empty(p.shape, np.uint64), np.empty(n), np.empty(n, np.int64)
     for row, out in zip(np.atleast_2d(p), np.atleast_2d(records)):
-        fill_alias_records(row, out)
+        _fill_alias_records(row, share, order, out)
     return records
 
 

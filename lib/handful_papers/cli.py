@@ -130,7 +130,8 @@ def _reproduce(args):
         outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
     _summary(outcomes)
     print()
-    _build_report(figures)
+    if _build_report(figures):
+        print(_verdicts(figures, args.profile, [run.name for run in runs]))
     statuses = {o.status for o in outcomes}
     return 130 if statuses & {"interrupted", "not started"} else 1 if "failed" in statuses else 0
 
@@ -238,6 +239,17 @@ def _summary(outcomes):
                 print(textwrap.indent(outcome.error["traceback"].strip(), "    "))
 
 
+def _verdicts(figures, profile, names):
+    """One line: how the claims of these notebooks were judged at this profile."""
+    from handful_papers.gather import claims, collect, tally, tally_text
+
+    stated = claims([result for result in collect(figures, [profile]) if result.name in names])
+    theirs, own = [c for c in stated if not c.own], [c for c in stated if c.own]
+    kinds = [("claims of the papers", theirs), ("claims of our own", own)]
+    told = [f"of {len(some)} {what}, {tally_text(tally(some))}" for what, some in kinds if some]
+    return f"Verdicts at profile {profile}: {'; '.join(told) or 'these notebooks make no claims'}. See the report."
+
+
 def _run(args):
     import math
     from dataclasses import replace
@@ -333,7 +345,7 @@ def _check(strict):
     print(*wrong, sep="\n", end="\n" * bool(wrong))
     for one in old:
         print(f"stale: {one.name} at {one.profile}, {one.reason} changed; a new run takes {_minutes(one.minutes)} min")
-    print(f"{_count(len(wrong), 'problem')}, {_count(len(old), 'stale record')}.")
+    print(f"{_count(len(wrong), 'problem')}. {_count(len(old), 'committed record')} stale, which --strict fails on.")
     return 1 if wrong or (strict and old) else 0
 
 

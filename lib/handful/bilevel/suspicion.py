@@ -1,33 +1,50 @@
 """Rows whose labels or targets are suspect: those that a model trained on other rows, or its validation, is against."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
-from sklearn.utils import check_X_y
+from sklearn.utils import check_consistent_length, check_X_y
 
 from handful.bilevel.problems.base import check_problem
 from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.problems.linear import LeastSquares, Logistic
 from handful.bilevel.selections.base import Rows
 from handful.checks import MAX_SEED, as_generator, check_integer, check_magnitude
+from handful.coreset import take_rows
 
 RULES = ("loss", "influence")
 
 
-class Suspects(NamedTuple):
-    """A ranking of rows by suspicion.
+@dataclass(frozen=True)
+class Suspects:
+    """A ranking of rows by suspicion. It is no index: ``X[found.indices[:20]]`` or ``found.take(20, X)`` gives rows.
 
     Attributes
     ----------
-    indices : int array, shape (n,), rows from the most suspect to the least
+    indices : int array, shape (n,), positions of rows from the most suspect to the least
     scores : float array, shape (n,), of the rows in their own order; large is suspect
     """
 
     indices: np.ndarray
     scores: np.ndarray
+
+    def take(self, size, *data):
+        """The `size` most suspect rows of each of `data`, in the type in which it came: a frame keeps its own index.
+
+        Parameters
+        ----------
+        size : int
+        data : X, y, or whatever has a row for each that was ranked
+
+        Returns
+        -------
+        list, or what was given if it is one thing
+        """
+        check_integer("size", size, most=len(self.indices))
+        check_consistent_length(self.indices, *data)
+        taken = [take_rows(one, self.indices[:size]) for one in data]
+        return taken[0] if len(taken) == 1 else taken
 
 
 def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
@@ -49,7 +66,7 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
 
     Returns
     -------
-    Suspects : `indices`, the most suspect row first, and `scores`
+    Suspects : `indices`, the most suspect row first, and `scores`; its `take` gives the rows
 
     Raises
     ------
@@ -68,7 +85,12 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     >>> found = suspects(Logistic(l2=1e-2), X, y, random_state=0)
     >>> bool((found.indices[:20] < 20).mean() > 0.5)  # of rows drawn by chance: 0.04
     True
+    >>> X_worst, y_worst = found.take(20, X, y)  # to look at
+    >>> X_worst.shape
+    (20, 30)
     """
+    from sklearn.model_selection import KFold, StratifiedKFold  # here, as importing it takes a while
+
     check_problem(problem)
     problem.check()
     if rule not in RULES:
@@ -99,6 +121,9 @@ def _influences(problem, X, y, folds, rng):
 
 
 def _losses(problem, X, y, folds):
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.model_selection import cross_val_predict
+
     if not isinstance(problem, Logistic | LeastSquares):
         name = type(problem).__name__
         raise TypeError(f"rule='loss' knows how to train Logistic and LeastSquares, got {name}: take 'influence'.")

@@ -39,19 +39,18 @@ def _smallest(half_sq, products, start, stop):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(X, centers, scale, products, half_sq, slack, labels, sq_dist):
+def _settle(X, centers, scale, products, half_sq, slack, minima, labels, sq_dist):
     # `half_sq - products` orders a row's centres up to a rounding error of `slack`. All centres within `slack` of the
-    # smallest are measured again, from the differences and in float64.
-    n_centers = centers.shape[0]
-    n_groups = (n_centers + GROUP - 1) // GROUP
-    minima = np.empty(n_groups, products.dtype)
+    # smallest are measured again, from the differences and in float64. `minima` is a buffer, one entry a group.
+    n_centers, n_groups = centers.shape[0], minima.size
     for i in range(X.shape[0]):
         row = products[i]
         for g in range(n_groups):
             minima[g] = _smallest(half_sq, row, g * GROUP, min(g * GROUP + GROUP, n_centers))
         least = minima[0]
         for g in range(1, n_groups):
-            least = min(least, minima[g])
+            if minima[g] < least:
+                least = minima[g]
         limit = least + slack[i]
         best = np.inf
         for g in range(n_groups):
@@ -96,12 +95,13 @@ def nearest_centers(X, centers):
     half_sq = sq_norms(small) / 2
     largest = np.sqrt(2 * half_sq.max())
     labels, sq_dist = np.empty(n, np.intp), np.empty(n)
+    minima = np.empty(-(-len(centers) // GROUP), X.dtype)
     step = max(1, BLOCK_ENTRIES // len(centers))
     for part, rows in dense_blocks(X, step):
         shifted = ((rows - shift) * scale).astype(X.dtype)
         size = np.sqrt(sq_norms(shifted)) + largest
         slack = (np.finfo(X.dtype).eps * (4 + np.sqrt(d))) * size * size
-        _settle(rows, centers, scale, shifted @ small.T, half_sq, slack, labels[part], sq_dist[part])
+        _settle(rows, centers, scale, shifted @ small.T, half_sq, slack, minima, labels[part], sq_dist[part])
     return labels, sq_dist / scale / scale
 
 

@@ -56,12 +56,11 @@ def _fill_up(chosen, n_clusters, weights, rng):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, n_trials, chosen, n_chosen):
+def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, kept, chosen, n_chosen):
     # The candidates were drawn by the `stale` distances. Keeping each with probability closest / stale turns it into a
-    # draw by the closest distances. The best of every `n_trials` kept candidates becomes a seed. Updates `closest` and
-    # `labels`; returns the number of seeds.
-    n = closest.size
-    kept = np.empty(n_trials, np.int64)
+    # draw by the closest distances. The best of as many candidates as the buffer `kept` holds becomes a seed. Updates
+    # `closest` and `labels`; returns the number of seeds.
+    n, n_trials = closest.size, kept.size
     n_kept = 0
     for k in range(candidates.size):
         y = candidates[k]
@@ -126,7 +125,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
     Y, sq = _centred(X, weights)
     small_weights = (weights / weights.max()).astype(X.dtype)
-    chosen = np.empty(n_clusters, np.int64)
+    chosen, kept = np.empty(n_clusters, np.int64), np.empty(n_trials, np.int64)
     chosen[0] = _draw(np.cumsum(weights), rng.random())
     first = chosen[:1]
     closest = sq_distances(Y[first], Y, sq[first], sq)[0]
@@ -146,7 +145,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
         chances = rng.random(len(candidates))
         n_distances += distances.size
         n_chosen = _greedy_steps(
-            distances, candidates, chances, small_weights, closest, stale, labels, n_trials, chosen, n_chosen
+            distances, candidates, chances, small_weights, closest, stale, labels, kept, chosen, n_chosen
         )
     return chosen, labels, n_distances
 

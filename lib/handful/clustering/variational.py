@@ -208,10 +208,16 @@ class VariationalEM:
         offset, slope, _ = self._values(mixture)
         loss = moving.removal_losses(self.weights, offset, slope, self.K, self.best, self.share, self.hard, n_clusters)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
-        gain, halves = np.zeros(n_clusters), np.empty((n_clusters, 2, self.Y.shape[1]), self.Y.dtype)
+        p, dtype = self.Y.shape[1], self.Y.dtype
+        gain, halves = np.zeros(n_clusters), np.empty((2 * n_clusters, p), dtype)
+        keys = self.key + np.arange(2 * n_clusters, dtype=np.uint64)
+        uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
         price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
         arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
-        self.threads.run(moving.split_gains, n_clusters, *arrays, self.key, self.hard, price, gain, halves)
+        out = gain, halves
+        self.threads.run(
+            moving.split_gains, n_clusters, *arrays, uniforms, self.hard, price, *out, buffers=[(2 * p, np.float64)]
+        )
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
         firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
@@ -221,12 +227,13 @@ class VariationalEM:
         before, K = mixture.copy(), self.K.copy()
         for _ in range(ATTEMPTS):
             removed, cut = pairs.T
-            mixture.centers[cut], mixture.centers[removed] = halves[cut, 0], halves[cut, 1]
+            mixture.centers[cut], mixture.centers[removed] = halves[2 * cut], halves[2 * cut + 1]
             mixture.variance[removed] = mixture.variance[cut]
             mixture.log_prior[cut] -= price
             mixture.log_prior[removed] = mixture.log_prior[cut]
-            moving.tell_points(self.Y, self.K, mixture.centers, entries, edges, pairs)
             for c, s in pairs:
+                rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
+                moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
                 self._introduce(mixture.neighbours, c, s)
             moved = self._e_step(mixture, trace)
             if moved > bound:
@@ -249,10 +256,14 @@ class VariationalEM:
             mixture.variance[:] = 1.0  # the order of the distances does not depend on it
         offset, slope, constant = self._values(mixture)
         values = self.Y, mixture.centers, offset, slope
-        search = self.K, mixture.neighbours, self.n_random, self.key
+        n_further = n * self.n_random
+        further = kernels.mix(self.key + np.arange(n_further, dtype=np.uint64)) % np.uint64(n_clusters)
+        search = self.K, mixture.neighbours, further.astype(np.int32).reshape(n, self.n_random)
         out = self.best, self.found, self.found_value, self.n_found
-        self.threads.run(kernels.e_step, n, *values, *search, *out)
-        self.key += np.uint64(n * max(self.n_random, 1))
+        dtype = self.Y.dtype
+        buffers = (n_clusters, np.int64), (n_kept, dtype), (self.found.shape[1], dtype)
+        self.threads.run(kernels.e_step, n, *values, *search, *out, buffers=buffers)
+        self.key += np.uint64(max(n_further, n))
         trace.n_distances += int(self.n_found.sum(dtype=np.int64))
         if first:  # eq. (8)
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
@@ -281,7 +292,10 @@ class VariationalEM:
             firsts, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
             found = self.found, self.found_value, self.n_found
             members = firsts // self.K.shape[1]
-            self.threads.run(kernels.update_neighbours, n_clusters, *found, members, edges, mixture.neighbours)
+            buffers = [(n_clusters, kind) for kind in (np.float64, np.int64, np.int32)]
+            buffers += [(width, np.int32), (width, np.float64)]
+            arrays = *found, members, edges, mixture.neighbours
+            self.threads.run(kernels.update_neighbours, n_clusters, *arrays, buffers=buffers)
 
     def _m_step(self, mixture, trace, relocate):
         self._update_neighbours(mixture)
@@ -296,7 +310,8 @@ class VariationalEM:
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
         arrays = self.Y, self.weights, self.share, self.best, entries, edges
-        self.threads.run(kernels.m_step, n_clusters, *arrays, centers, mass, scatter)
+        out = centers, mass, scatter
+        self.threads.run(kernels.m_step, n_clusters, *arrays, *out, buffers=[(self.Y.shape[1], np.float64)])
         found = Statistics(mass, centers.astype(np.float64), scatter)
         if self.past is not None:
             found = self.past + found

@@ -16,49 +16,40 @@ from numba import njit
 LANES = 16  # rows are padded to a multiple of this
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _mix(x):
-    # SplitMix64 (Steele, Lea and Flood 2014): one random number for each key, in whatever order threads ask.
-    x = x * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
+def mix(keys):
+    """One random number for each uint64 of an array, by SplitMix64 (Steele, Lea and Flood 2014), in any order."""
+    x = keys * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def uniform(key):
-    """A number in [0, 1) for each uint64 `key`."""
-    return np.float64(_mix(key) >> np.uint64(11)) / 9007199254740992.0
-
-
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def four_distances(y, a, b, c, d):
-    """Squared distances from `y` to four centres; the row stays in registers."""
-    zero = y.dtype.type(0)  # sums in the rows' own type
-    s0, s1, s2, s3 = zero, zero, zero, zero
-    for j in range(y.size):
-        d0, d1, d2, d3 = y[j] - a[j], y[j] - b[j], y[j] - c[j], y[j] - d[j]
-        s0 += d0 * d0
-        s1 += d1 * d1
-        s2 += d2 * d2
-        s3 += d3 * d3
-    return s0, s1, s2, s3
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def distances_to(y, centers, ids, count, out):
-    """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more."""
+    """Squared distances from `y` to the centres ``ids[:count]`` into `out`; `ids` and `out` have room for 3 more.
+
+    Four at a time, so that the row stays in registers.
+    """
+    zero = y.dtype.type(0)  # sums in the rows' own type
     full = (count + 3) // 4 * 4
     for k in range(count, full):
         ids[k] = ids[0]
     for k in range(0, full, 4):
-        out[k], out[k + 1], out[k + 2], out[k + 3] = four_distances(
-            y, centers[ids[k]], centers[ids[k + 1]], centers[ids[k + 2]], centers[ids[k + 3]]
-        )
+        a, b, c, d = ids[k], ids[k + 1], ids[k + 2], ids[k + 3]
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        for j in range(y.size):
+            d0, d1, d2, d3 = y[j] - centers[a, j], y[j] - centers[b, j], y[j] - centers[c, j], y[j] - centers[d, j]
+            s0 += d0 * d0
+            s1 += d1 * d1
+            s2 += d2 * d2
+            s3 += d3 * d3
+        out[k], out[k + 1], out[k + 2], out[k + 3] = s0, s1, s2, s3
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, found, found_value, n_found):
+def e_step(
+    start, stop, Y, centers, offset, slope, K, G, further, best, found, found_value, n_found, seen, value, distance
+):
     """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its old clusters.
 
     Parameters
@@ -69,17 +60,15 @@ def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, fo
     offset, slope : arrays, shape (C,); they give the values
     K : int32 array, shape (n, C'), changed in place: the best clusters, the very best first
     G : int32 array, shape (C, G), each cluster's neighbourhood, itself first
-    n_random : int, random clusters that join each search set
-    key : uint64, for the random clusters
+    further : int32 array, shape (n, n_random), random clusters that join each search set
     best : array, shape (n, C'), out: squared distances to the clusters of K
     found, found_value : int32 and float arrays, shape (n, C' G + n_random + 4), out: the search set and its values
     n_found : int32 array, shape (n,), out: the size of the search set
+    seen, value, distance : buffers, int64 of shape (C,), and as found_value of shapes (C',) and (C' G + n_random + 4,)
     """
-    n_clusters, n_kept = centers.shape[0], K.shape[1]
-    seen = np.empty(n_clusters, np.int64)
-    for c in range(n_clusters):
+    n_kept = K.shape[1]
+    for c in range(seen.size):
         seen[c] = -1
-    value, distance = np.empty(n_kept, Y.dtype), np.empty(found.shape[1], Y.dtype)
     infinity = Y.dtype.type(np.inf)
     for i in range(start, stop):
         ids, values = found[i], found_value[i]
@@ -97,8 +86,8 @@ def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, fo
                 ids[count] = other
                 count += seen[other] != i
                 seen[other] = i
-        for r in range(n_random):
-            other = np.int32(_mix(key + np.uint64(i * n_random + r)) % np.uint64(n_clusters))
+        for r in range(further.shape[1]):
+            other = further[i, r]
             ids[count] = other
             count += seen[other] != i
             seen[other] = i
@@ -111,8 +100,8 @@ def e_step(start, stop, Y, centers, offset, slope, K, G, n_random, key, best, fo
             values[k] = v
             if filled == n_kept and v >= worst:
                 continue
-            slot = filled if filled < n_kept else n_kept - 1
-            filled = min(filled + 1, n_kept)
+            filled += filled < n_kept
+            slot = filled - 1
             while slot > 0 and value[slot - 1] > v:
                 value[slot] = value[slot - 1]
                 K[i, slot] = K[i, slot - 1]
@@ -138,7 +127,8 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
             c = K[i, k]
             v = np.float64(offset[c]) + np.float64(slope[c]) * np.float64(best[i, k])
             share[i, k] = v
-            lowest = min(lowest, v)
+            if v < lowest:
+                lowest = v
         if hard:
             for k in range(n_kept):
                 share[i, k] = 0.0 if k else 1.0
@@ -154,32 +144,29 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
         log_sum[i] = np.log(total) - lowest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def group_by_cluster(K, share, n_clusters, first_only):
     """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges per cluster)."""
+    counts = np.bincount(K[:, 0] if first_only else K[share > 0], minlength=n_clusters)
+    edges = np.zeros(n_clusters + 1, np.int64)
+    np.cumsum(counts, out=edges[1:])
+    entries = np.empty(edges[-1], np.int64)
+    _place(K, share, first_only, edges[:-1].copy(), entries)
+    return entries, edges
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _place(K, share, first_only, cursor, entries):
     n, n_kept = K.shape
     width = 1 if first_only else n_kept
-    edges = np.zeros(n_clusters + 1, np.int64)
-    for i in range(n):
-        for k in range(width):
-            if first_only or share[i, k] > 0:
-                edges[K[i, k] + 1] += 1
-    for c in range(n_clusters):
-        edges[c + 1] += edges[c]
-    cursor = np.empty(n_clusters, np.int64)
-    for c in range(n_clusters):
-        cursor[c] = edges[c]
-    entries = np.empty(edges[n_clusters], np.int64)
     for i in range(n):
         for k in range(width):
             if first_only or share[i, k] > 0:
                 entries[cursor[K[i, k]]] = i * n_kept + k
                 cursor[K[i, k]] += 1
-    return entries, edges
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, scatter):
+def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, scatter, total):
     """Means (eq. 6) of a stretch of clusters, with the weight and the scatter of each.
 
     The scatter about the new mean is the scatter about the old one, known from the E-step, minus what the mean's move
@@ -194,10 +181,10 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
     entries, edges : from `group_by_cluster`
     centers : array, shape (C, p), changed in place
     mass, scatter : float64 arrays, shape (C,), out
+    total : float64 buffer, shape (p,)
     """
     n_kept = share.shape[1]
     width = Y.shape[1]
-    total = np.empty(width)
     for c in range(start, stop):
         for j in range(width):
             total[j] = 0.0
@@ -217,12 +204,14 @@ def m_step(start, stop, Y, weights, share, best, entries, edges, centers, mass, 
                 step = mean - centers[c, j]
                 moved += step * step
                 centers[c, j] = mean
-            s = max(s - m * moved, 0.0)
-        scatter[c] = s
+            s -= m * moved
+        scatter[c] = s if s > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def update_neighbours(start, stop, found, found_value, n_found, members, edges, G):
+def update_neighbours(
+    start, stop, found, found_value, n_found, members, edges, G, total, count, touched, near, near_value
+):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself first.
 
     Each average is over the values (with a shared variance: squared distances) of the points that met the cluster. If
@@ -234,13 +223,10 @@ def update_neighbours(start, stop, found, found_value, n_found, members, edges, 
     found, found_value, n_found : the search sets from `e_step`
     members, edges : the points of each cluster, from `group_by_cluster` (first of K only), as rows
     G : int32 array, shape (C, G), changed in place
+    total, count, touched : buffers of zeros, float64, int64 and int32, shape (C,)
+    near, near_value : buffers, int32 and float64, shape (G,)
     """
-    n_clusters, width = G.shape
-    total = np.zeros(n_clusters)
-    count = np.zeros(n_clusters, np.int64)
-    touched = np.empty(n_clusters, np.int32)
-    near = np.empty(width, np.int32)
-    near_value = np.empty(width)
+    width = G.shape[1]
     for c in range(start, stop):
         if width == 1 or edges[c] == edges[c + 1]:
             continue
@@ -262,8 +248,8 @@ def update_neighbours(start, stop, found, found_value, n_found, members, edges, 
             count[other] = 0
             if other == c or (filled == width - 1 and v >= near_value[width - 2]):
                 continue
-            slot = filled if filled < width - 1 else width - 2
-            filled = min(filled + 1, width - 1)
+            filled += filled < width - 1
+            slot = filled - 1
             while slot > 0 and near_value[slot - 1] > v:
                 near_value[slot] = near_value[slot - 1]
                 near[slot] = near[slot - 1]
@@ -297,12 +283,20 @@ class Threads:
         if self._pool:
             self._pool.shutdown()
 
-    def run(self, kernel, n, *arguments):
-        """``kernel(start, stop, *arguments)`` on stretches that cover 0..n."""
+    def run(self, kernel, n, *arguments, buffers=()):
+        """``kernel(start, stop, *arguments, *arrays)`` on stretches that cover 0..n.
+
+        Each stretch gets arrays of zeros of its own, with the shapes and types of `buffers`: kernels that make no
+        arrays compile faster.
+        """
+
+        def stretch(start, stop):
+            kernel(start, stop, *arguments, *(np.zeros(shape, dtype) for shape, dtype in buffers))
+
         if not self._pool or n < 64:
-            kernel(0, n, *arguments)
+            stretch(0, n)
             return
         edges = np.linspace(0, n, 4 * self.n_threads + 1).astype(int)
-        jobs = [self._pool.submit(kernel, int(a), int(b), *arguments) for a, b in pairwise(edges)]
+        jobs = [self._pool.submit(stretch, int(a), int(b)) for a, b in pairwise(edges)]
         for job in jobs:
             job.result()

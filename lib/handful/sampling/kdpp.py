@@ -35,16 +35,20 @@ def log_binomial(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
+# The kernels get their buffers, sort nothing and hold no expressions of arrays: each would take a second to compile.
+
+
 @njit(cache=True)
-def _draw_set(rng, k, sizes, take, U, records):
-    """One k-DPP sample: `sizes` cumulates P(t), `take` [l, j] is P(eigenvector l | j to take of 0..l)."""
+def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
+    """One k-DPP sample into `chosen`: `sizes` cumulates P(t), `take` [l, j] is P(eigenvector l | j to take of 0..l).
+
+    Buffers: `columns` and `v`, shape (k,), and `basis`, shape (k * k,), t numbers for each row chosen.
+    """
     n, r = U.shape
     t = 0
     u = rng.random()
     while t < sizes.size - 1 and u >= sizes[t]:
         t += 1
-    chosen = np.empty(k, np.int64)
-    columns = np.empty(t, np.int64)
     left = t
     for m in range(r - 1, -1, -1):
         if left == 0:
@@ -52,7 +56,6 @@ def _draw_set(rng, k, sizes, take, U, records):
         if rng.random() < take[m, left]:
             left -= 1
             columns[left] = m
-    basis, v = np.empty((t, t)), np.empty(t)
     for a in range(t):
         while True:  # propose by squared row length, accept by the share orthogonal to the chosen rows
             i = draw_alias(records[columns[min(np.int64(rng.random() * t), t - 1)]], rng.random())
@@ -63,17 +66,19 @@ def _draw_set(rng, k, sizes, take, U, records):
             for b in range(a):
                 along = 0.0
                 for j in range(t):
-                    along += basis[b, j] * v[j]
+                    along += basis[b * t + j] * v[j]
                 for j in range(t):
-                    v[j] -= along * basis[b, j]
+                    v[j] -= along * basis[b * t + j]
             rest = 0.0
             for j in range(t):
                 rest += v[j] * v[j]
             if rest > 1e-12 * length and rng.random() * length < rest:
                 break
-        basis[a] = v / np.sqrt(rest)
+        norm = np.sqrt(rest)
+        for j in range(t):
+            basis[a * t + j] = v[j] / norm
         chosen[a] = i
-    for a in range(t, k):
+    for a in range(t, chosen.size):
         while True:
             i = min(np.int64(rng.random() * n), n - 1)
             is_new = True
@@ -82,14 +87,12 @@ def _draw_set(rng, k, sizes, take, U, records):
             if is_new:
                 break
         chosen[a] = i
-    return np.sort(chosen)
 
 
 @njit(cache=True)
-def _log_det(X, indices, shift):
-    """log det(X_S X_S' + shift I) by Cholesky; -inf where it is singular."""
+def _log_det(X, indices, shift, L):
+    """log det(X_S X_S' + shift I) by Cholesky in the buffer `L`, shape (k * k,); -inf where it is singular."""
     k = indices.size
-    L = np.empty((k, k))
     total = 0.0
     for a in range(k):
         for b in range(a + 1):
@@ -100,13 +103,13 @@ def _log_det(X, indices, shift):
             if a == b:
                 entry = diagonal
             for m in range(b):
-                entry -= L[a, m] * L[b, m]
+                entry -= L[a * k + m] * L[b * k + m]
             if a > b:
-                L[a, b] = entry / L[b, b]
+                L[a * k + b] = entry / L[b * k + b]
             elif entry <= 1e-14 * diagonal:
                 return -np.inf
             else:
-                L[a, a] = np.sqrt(entry)
+                L[a * k + a] = np.sqrt(entry)
                 total += np.log(entry)
     return total
 
@@ -193,12 +196,16 @@ class KDPP:
     def sample(self, rng=None):
         """One set, int array of shape (k,), ascending."""
         rng = self.rng if rng is None else rng
-        return _draw_set(rng, self.k, self._sizes, self._take, self._U, self._records)
+        k = self.k
+        columns, chosen = np.empty(k, np.int64), np.empty(k, np.int64)
+        _draw_set(rng, self._sizes, self._take, self._U, self._records, columns, np.empty(k * k), np.empty(k), chosen)
+        chosen.sort()
+        return chosen
 
     def log_prob(self, indices):
         """log probability of drawing this set of k distinct points. O(d k^2 + k^3)."""
         indices = _checked_set(indices, self.k, self.n)
-        return float(_log_det(self._X, indices, self.shift)) - self.log_normaliser
+        return float(_log_det(self._X, indices, self.shift, np.empty(self.k**2))) - self.log_normaliser
 
 
 class UniformSubsets:

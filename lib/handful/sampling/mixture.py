@@ -18,16 +18,16 @@ REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, n_pgd_steps=5, shar
 
 
 @njit(cache=True)
-def _draw_batch(uniforms, w, records, densities, rows):
+def _draw_batch(uniforms, w, tables, densities, rows):
     """Draw b points; fills `rows`, shape (b, k), with n p(i) and returns indices and weights.
 
-    `uniforms` has shape (b,), or (b + 1,) when the last one is to choose one component for the whole batch.
+    `uniforms` has shape (b,), or (b + 1,) when the last one is to choose one component for the whole batch. `tables`
+    holds the alias tables of the components but the uniform one, one after the other.
     """
     b, k = rows.shape
     n, n_tables = densities.shape
     indices, weights = np.empty(b, np.int64), np.empty(b)
     places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
-    tables = records.reshape(-1)  # one after the other
     cumulative = np.empty(k)
     total = 0.0
     for j in range(k):
@@ -56,10 +56,9 @@ def _draw_batch(uniforms, w, records, densities, rows):
         for i in range(b):
             weights[i] = densities[indices[i], 0] + densities[indices[i], n_tables - 1]
     for i in range(b):
-        row = densities[indices[i]]
         q = 0.0
         for j in range(n_tables):
-            rows[i, j] = row[j]
+            rows[i, j] = densities[indices[i], j]
             q += w[j] * rows[i, j]
         if n_tables < k:
             rows[i, n_tables] = 1.0
@@ -69,13 +68,13 @@ def _draw_batch(uniforms, w, records, densities, rows):
 
 
 def _tables(probabilities, n_tables):
-    """Alias tables, shape (m, n), and float32 rows n p(i), shape (n, m), of the first m distributions."""
+    """Alias tables, one after the other, and float32 rows n p(i), shape (n, m), of the first m distributions."""
     n = probabilities.shape[1]
     densities = np.empty((n, n_tables), np.float32)
     for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
         tile = slice(start, start + 512)
         densities[tile] = (probabilities[:n_tables, tile] * n).T
-    return alias_records(probabilities[:n_tables]), densities
+    return alias_records(probabilities[:n_tables]).ravel(), densities
 
 
 class FixedMixture(Sampler):
@@ -132,7 +131,7 @@ class FixedMixture(Sampler):
         m = len(probabilities) - self._has_uniform
         n = probabilities.shape[1]
         self.k = m + self._uniform
-        self._records, self._densities = _tables(probabilities, m)
+        self._alias_tables, self._densities = _tables(probabilities, m)
         return n
 
     def set_probabilities(self, probabilities: Table) -> Any:
@@ -161,7 +160,7 @@ class FixedMixture(Sampler):
 
     def _draw(self):
         uniforms = self.rng.random(self.batch_size + self.shared_component)
-        return _draw_batch(uniforms, self._w, self._records, self._densities, self._rows)
+        return _draw_batch(uniforms, self._w, self._alias_tables, self._densities, self._rows)
 
     def _learn(self, indices, weights, losses):
         pass

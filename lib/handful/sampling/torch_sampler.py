@@ -68,6 +68,8 @@ class AdaptiveBatchSampler(TorchSampler):
 class Weighted(Dataset):
     """A view of `dataset` for an `AdaptiveBatchSampler`: items are (item, index, importance weight).
 
+    So where items are pairs, ``for (X, y), indices, weights in DataLoader(Weighted(dataset), batch_sampler=batches)``.
+
     Parameters
     ----------
     dataset : a map-style data set; its items are delivered as they are

@@ -1,11 +1,24 @@
-"""Lloyd's algorithm on weighted rows, in the same numba kernel as vc-GMM: what the paper measures it against."""
+"""Lloyd's algorithm on weighted rows, with distances as fast as vc-GMM's: what the paper measures it against."""
 
 import numpy as np
 from handful.clustering.variational import padded
-from handful.clustering.vcgmm_kernels import four_distances
 from numba import njit
 
 BLOCK = 16  # rows that share a visit to four centres: these then stay in the nearest cache
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def four_distances(y, a, b, c, d):
+    """Squared distances from `y` to four centres; the row stays in registers."""
+    zero = y.dtype.type(0)  # sums in the rows' own type
+    s0, s1, s2, s3 = zero, zero, zero, zero
+    for j in range(y.size):
+        d0, d1, d2, d3 = y[j] - a[j], y[j] - b[j], y[j] - c[j], y[j] - d[j]
+        s0 += d0 * d0
+        s1 += d1 * d1
+        s2 += d2 * d2
+        s3 += d3 * d3
+    return s0, s1, s2, s3
 
 
 @njit(cache=True, nogil=True)

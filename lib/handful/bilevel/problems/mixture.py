@@ -89,8 +89,9 @@ class GaussianMixture(Problem):
     def _responsibilities(self, theta, X):
         X = np.ascontiguousarray(X, dtype=np.float64)
         parts = self._parts(theta, X.shape[1])
-        R = np.empty((len(X), self.n_components))
-        return X, parts, R, responsibilities(X, *parts, R)
+        R, losses = np.empty((len(X), self.n_components)), np.empty(len(X))
+        responsibilities(X, *parts, R, losses)
+        return X, parts, R, losses
 
     def losses(self, theta, X, y=None):
         """Negative log-likelihood of every row in nats, shape (n,)."""
@@ -113,7 +114,8 @@ class GaussianMixture(Problem):
         X, (log_pi, means, factors), R, _ = self._responsibilities(theta, X)
         d, k = X.shape[1], self.n_components
         H = np.zeros((len(theta), len(theta)))
-        add_hessian(X, np.asarray(weights, dtype=np.float64), R, np.exp(log_pi), means, factors, H)
+        buffers = (np.empty(size) for size in (len(theta), d + d * (d + 1) // 2, d, d))
+        add_hessian(X, np.asarray(weights, dtype=np.float64), R, np.exp(log_pi), means, factors, *buffers, H)
         pi = np.exp(log_pi[:-1])
         H[: k - 1, : k - 1] += k * self.prior * (np.diag(pi) - np.outer(pi, pi))
         slope = np.full((k, d, d), self.prior * self.prior_variance)
@@ -185,7 +187,8 @@ class GaussianMixture(Problem):
             R[np.arange(n), labels] = 1.0
             center = weights @ X  # the mean of components that get no point
             parts = np.zeros(k), np.tile(center, (k, 1)), np.zeros((k, d, d))
-        value = em(X, weights, R, self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None, *parts)
+        settings = self.prior, self.prior_variance, EM_TOL, MAX_EM, labels is not None
+        value = em(X, weights, R, np.empty(n), *settings, *parts)
         return value, theta_of(*parts)
 
     def _objective(self, theta, X, weights):

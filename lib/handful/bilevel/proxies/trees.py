@@ -2,9 +2,6 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.decomposition import TruncatedSVD
-from sklearn.ensemble import RandomTreesEmbedding
-from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.bilevel.proxies.kernels import DTYPES, flattened
@@ -68,6 +65,11 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.svd_.transform(self._leaves(validate_data(self, flattened(X), dtype=DTYPES, reset=False)))
 
     def _fit(self, X, y):
+        # here, as importing them takes a while
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.ensemble import RandomTreesEmbedding
+        from sklearn.preprocessing import OneHotEncoder
+
         check_integer("n_components", self.n_components)
         forest = RandomTreesEmbedding(max_depth=6) if self.forest is None else self.forest
         if isinstance(forest, type) or not hasattr(forest, "apply"):
