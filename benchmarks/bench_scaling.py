@@ -1,7 +1,8 @@
 """How time and memory grow with rows, features and points: exponents fitted over sizes, against the stated ones.
 
 An exponent is the slope of a line through the logarithms of medians of CPU seconds, or of the peak of what numpy and
-Python allocate beyond the data. The run fails where one is above what is stated by more than the margin.
+Python allocate beyond the data. A stream is fed the same chunk again and again. The run fails where an exponent is
+above what is stated by more than the margin.
 """
 
 import statistics
@@ -16,9 +17,12 @@ from handful.streaming import MergeReduce
 from handful.svm import LinearSVM
 
 MARGIN = 0.15
-REPEATS = 2
+REPEATS, LONG = 2, 5.0  # a run of more than so many seconds is not repeated
+CHUNK = 100_000  # rows of a stream at a time
 BASE = dict(n=20_000, d=20, m=50)
-GRIDS = dict(n=(62_500, 250_000, 1_000_000), d=(16, 32, 64, 128), m=(25, 50, 100, 200))
+GRIDS = dict(
+    n=(62_500, 250_000, 1_000_000), stream=(100_000, 1_000_000, 10_000_000), d=(16, 32, 64, 128), m=(25, 50, 100, 200)
+)
 
 # What grows how: (method, {letter: (exponent of time, exponent of memory)}); a letter that is absent does not apply.
 # Points of a bilevel coreset cost a pass each, and up to m cubed within; a stream holds what its tree holds.
@@ -52,19 +56,28 @@ def rows_of(n, d):
     return X, (X @ rng.normal(size=d) + 3 * rng.logistic(size=n) > 0).astype(int)
 
 
-def measured(make, sizes):
+def fitted(estimator, X, y, n):
+    """The estimator after n rows: those of X, as often as it takes for a stream."""
+    if not isinstance(estimator, MergeReduce):
+        return estimator.fit(X, y)
+    for start in range(0, n, len(X)):
+        estimator.partial_fit(X[: n - start], y[: n - start])
+    return estimator
+
+
+def measured(make, n, d, m):
     """Median CPU seconds, and peak bytes beyond the data."""
-    X, y = rows_of(sizes["n"], sizes["d"])
+    X, y = rows_of(min(n, CHUNK) if isinstance(make(m), MergeReduce) else n, d)
     seconds = []
-    for _ in range(REPEATS + 1):
+    while len(seconds) < REPEATS and max(seconds, default=0.0) < LONG:
         start = time.process_time()
-        make(sizes["m"]).fit(X, y)
+        fitted(make(m), X, y, n)
         seconds.append(time.process_time() - start)
     tracemalloc.start()
-    make(sizes["m"]).fit(X, y)
+    fitted(make(m), X, y, n)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return statistics.median(seconds[1:]), peak
+    return statistics.median(seconds), peak
 
 
 def slope(sizes, values):
@@ -75,8 +88,9 @@ def main(only=""):
     bench = Bench("scaling", "Exponents of time and memory")
     for name, (make, stated) in METHODS.items():
         for letter, bars in stated.items() if only in name else ():
-            grid = GRIDS[letter]
-            runs = [measured(make, BASE | {letter: value}) for value in grid]
+            grid = GRIDS["stream" if letter == "n" and isinstance(make(1), MergeReduce) else letter]
+            turns = (grid[0], *grid)  # the first one compiles
+            runs = [measured(make, **(BASE | {letter: value})) for value in turns][1:]
             span = f"{letter} = {grid[0]:,} to {grid[-1]:,}"
             for what, values, bar in zip(("time", "memory"), zip(*runs), bars):
                 bench.value(name, f"{what} in {letter}", slope(grid, values), unit=span, bar=bar + MARGIN)

@@ -17,7 +17,8 @@ from bench_multiclass import features
 from bench_svm import documents
 from handful import VCGMM, BilevelCoreset, Logistic, UniformCoreset
 from handful.bilevel import Forward
-from handful.bilevel.numerics import multinomial
+from handful.bilevel.numerics import multinomial, newton
+from handful.bilevel.selections import linear
 from handful.streaming import MergeReduce
 from handful_papers.bico import binary_logistic
 from sklearn.cluster import KMeans
@@ -68,7 +69,29 @@ def text(bench, repeats=1):
         bench.value("text, 16,000 x 20,000", name, value / base, unit="x 200 products X @ v", bar=bar)
 
 
+def inner_work(function):
+    """What a selection spends on inner problems: their number, Newton steps and CPU seconds."""
+    work = dict(problems=0, steps=0, seconds=0.0)
+    solve, factor = newton.solve_inner, newton.dpotrf
+
+    def counted(*arguments, **options):
+        work["steps"] += 1
+        return factor(*arguments, **options)
+
+    def timed(*arguments):
+        start = time.process_time()
+        found = solve(*arguments)
+        work["seconds"] += time.process_time() - start
+        work["problems"] += 1
+        return found
+
+    with mock.patch.object(newton, "dpotrf", counted), mock.patch.object(linear, "solve_inner", timed):
+        function()
+    return work
+
+
 def binary(bench, m=100, repeats=7):
+    shares = []
     for name, bar in (("cod_rna", 1.5), ("a9a", 2), ("phishing", 3)):
         data = binary_logistic.prepare(name, seed=0)
         functions = {
@@ -78,13 +101,15 @@ def binary(bench, m=100, repeats=7):
         base, ours = medians(functions, repeats).values()
         case = f"{name}, {data.X.shape[0]:,} x {data.X.shape[1]}"
         bench.value(case, f"linear, m = {m}", ours / base, unit="x 200 products X @ v", bar=bar)
+        work = inner_work(functions["linear"])
+        shares.append(f"on {name} {work['steps']} Newton steps, {work['seconds'] / base:.1f} times the yardstick")
     steps = m - 10
     bench.note(
         f"Binary selection: each of {steps} steps takes three products with X (logits, gradient, scores) and one "
         f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's 200: these sets stay "
-        "in the processor's cache, so that reading X once for two of them saves nothing. The rest are exponentials, "
-        f"which weigh most where rows are short, and {steps} inner problems of up to {m} points, which weigh most "
-        "where rows are few."
+        "in the processor's cache, so that reading X once for two of them saves little. The rest are exponentials, "
+        f"which weigh most where rows are short, and {steps} exact inner problems of up to {m} points, which weigh "
+        f"most where rows are few: {'; '.join(shares)}."
     )
 
 
@@ -117,7 +142,9 @@ def several_classes(bench, m=400, repeats=5):
     bench.note(
         f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are "
         f"{6 * steps * n * d * k / 1e9:.1f} billion operations, and the {len(flops):,} conjugate gradients of the "
-        f"inner problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns."
+        f"inner problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns. At {m} points the design and "
+        f"the preconditioner are {8 * m**2 / 1e6:.1f} MB, more than the processor's second cache holds, and each "
+        "gradient reads the first of them twice."
     )
 
 
@@ -146,7 +173,17 @@ def kernel_features(bench):
         bench.value("RBF features, 20,000 x 300", f"{weighting} weights, m = 200", seconds, unit="s of a core", bar=bar)
 
 
-def streams(bench, n=10_000, n_seeds=3):
+def stream_sets(n=10_000):
+    """Cases of rows, labels: the first half comes in a stream, the second is new."""
+    for d in (10, 50):
+        yield f"d = {d}", *normal(2 * n, d, np.random.default_rng(d))
+    for name in ("phishing", "credit_default", "htru2"):
+        data = binary_logistic.prepare(name, seed=0)
+        even = min(2 * n, len(data.y) // 2 * 2)
+        yield name, data.X[:even].astype(np.float64), data.y[:even]
+
+
+def streams(bench, n_seeds=3):
     """Rows a second of the tree, and the loss on new rows of a model trained on its root, less that with all rows."""
     selectors = {
         "linear": BilevelCoreset(PROBLEM, rule="linear"),
@@ -155,11 +192,11 @@ def streams(bench, n=10_000, n_seeds=3):
         "quadratic, Forward(batch_size=10)": BilevelCoreset(PROBLEM, strategy=Forward(10)),
         "uniform": UniformCoreset(),
     }
-    for d in (10, 50):
-        X, y = normal(2 * n, d, np.random.default_rng(d))
-        (X, X_new), (y, y_new) = np.split(X, 2), np.split(y, 2)
+    points = []
+    for case, X, y in stream_sets():
+        (X, X_new), (y, y_new), n = np.split(X, 2), np.split(y, 2), len(y) // 2
 
-        def loss(rows, targets, weights, X_new=X_new, y_new=y_new):
+        def loss(rows, targets, weights, X_new=X_new, y_new=y_new, n=n):
             model = LogisticRegression(C=1 / (PROBLEM.l2 * n), max_iter=1000).fit(rows, targets, sample_weight=weights)
             return np.logaddexp(0, -np.where(y_new == 1, 1, -1) * model.decision_function(X_new)).mean()
 
@@ -173,8 +210,19 @@ def streams(bench, n=10_000, n_seeds=3):
                 excess.append(loss(*stream.rows()) - full)
             bar = 40_000 if selector is not selectors["uniform"] else None
             speed = n / statistics.median(seconds[1:])
-            bench.value(f"MergeReduce, d = {d}", name, speed, unit="rows/s of a core", bar=bar, direction=">=")
-            bench.value(f"MergeReduce, d = {d}", f"{name}: excess loss", np.mean(excess), unit="on new rows")
+            bench.value(f"MergeReduce, {case}", name, speed, unit="rows/s of a core", bar=bar, direction=">=")
+            bench.value(f"MergeReduce, {case}", f"{name}: excess loss", np.mean(excess), unit="on new rows")
+        work = inner_work(lambda X=X, y=y: MergeReduce(selectors["quadratic"], random_state=0).fit(X, y).rows())
+        problems = work["problems"]
+        points.append(
+            f"{n:,} rows of {case} are {problems:,} points chosen, one inner problem and "
+            f"{work['steps'] / problems:.1f} Newton steps each, which take {1e6 * work['seconds'] / problems:.0f} of "
+            f"the {1e6 * n / 40_000 / problems:.0f} microseconds that 40,000 rows/s leave for a point"
+        )
+    bench.note(
+        f"Streams by the quadratic rule: {'; '.join(points)}. Arrays have at most 1,000 rows, so that a point costs "
+        "calls, not operations."
+    )
 
 
 def clustering(bench, repeats=7):

@@ -29,8 +29,9 @@ LAYOUTS = {"fortran": np.asfortranarray, "c": np.ascontiguousarray, "csr": spars
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 2e-5)])
 @pytest.mark.parametrize("kind", [LOGISTIC, SQUARED])
 def test_passes_are_the_textbook_sums(layout, dtype, tol, kind):
-    # sizes about a block and around the unrolled columns, and fewer rows than threads
-    for n, d in [(1, 1), (2, 3), (3, 20), (4, 8), (5, 9), (130, 7), (2047, 4), (2048, 5), (2049, 12), (4100, 17)]:
+    # sizes about a block of narrow and of wide rows and around the unrolled columns, and fewer rows than threads
+    about_a_block = [(2047, 260), (2049, 270), (8191, 4), (8192, 5), (8193, 12), (16_500, 17)]
+    for n, d in [(1, 1), (2, 3), (3, 20), (4, 8), (5, 9), (130, 7), *about_a_block]:
         rng = np.random.default_rng(n)
         X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6)
         y = rng.choice([-1.0, 1.0], n) if kind == LOGISTIC else rng.normal(size=n)

@@ -7,7 +7,7 @@ from handful.sensitivity.svm import SVMCoreset
 from handful.svm import LinearSVM, hinge_price, svm_objective
 from handful.svm.coordinate_descent import descend
 from handful.svm.interior_point import minimise
-from handful.svm.kernels import design
+from handful.svm.kernels import STRIP, WIDE, design
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -372,3 +372,15 @@ def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
 def test_parameters_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match="must be a finite number greater than 0"):
         LinearSVM(**bad).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("d", [1, WIDE - 1, WIDE, WIDE + 9])
+def test_gram_matrices_are_the_textbook_products(d):
+    rng = np.random.default_rng(d)
+    n = STRIP + 77
+    X, D, v = rng.normal(size=(n, d)), rng.random(n), rng.normal(size=n)
+    D[: n // 3] = 0.0
+    A = np.column_stack([X, np.ones(n)])
+    gram, product = design(X).gram(D, v)
+    np.testing.assert_allclose(gram, A.T @ (D[:, None] * A), atol=1e-9)
+    np.testing.assert_allclose(product, A.T @ v, atol=1e-9)

@@ -1,11 +1,26 @@
 """Small numerics that several algorithms share: distances, projections onto the simplex, alias tables."""
 
+from functools import cache
+
 import numpy as np
 from numba import njit
+from threadpoolctl import ThreadpoolController
 
 from handful.checks import check_number, check_vector
 
 _TWO_32 = 4294967296.0
+
+
+def one_blas_thread():
+    """Context in which BLAS takes one thread: on small matrices several would wait more than they work, and sums would
+    depend on their number."""
+    return _threadpools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _threadpools():
+    # finding the loaded libraries takes as long as a small selection
+    return ThreadpoolController()
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

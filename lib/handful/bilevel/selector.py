@@ -1,13 +1,11 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
-from threadpoolctl import ThreadpoolController
 from tqdm import tqdm
 
 from handful.bilevel.numerics.ihvp import as_inverse_hessian
@@ -23,6 +21,7 @@ from handful.bilevel.strategies.subsets import Elimination, Exchange
 from handful.bilevel.trainer import TrainerCoreset
 from handful.checks import as_generator, is_dask, over_chunks
 from handful.coreset import Selector
+from handful.linalg import one_blas_thread
 from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
@@ -191,11 +190,7 @@ class BilevelCoreset(Selector):
         start = strategy.start(candidates, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
-        # Inner problems are small: several BLAS threads would wait for each other more than they work.
-        with (
-            _threadpools().limit(limits=1, user_api="blas"),
-            tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar,
-        ):
+        with one_blas_thread(), tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
             model.add(start)
             if self.verbose and rule == "quadratic":
                 bar.set_postfix_str(model.way())
@@ -285,9 +280,3 @@ def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy,
     rows = outer_rows(X, y, sample_weight, selector.outer, validation, classes=problem.classifies)
     model = selection_for(problem, rows, rng, robust=selector.robust, ihvp=ihvp, weighted=weighted)
     return model, Candidates(np.flatnonzero(sample_weight), model.labels()), sample_weight.sum()
-
-
-@cache
-def _threadpools():
-    # finding the loaded libraries takes as long as a small selection
-    return ThreadpoolController()

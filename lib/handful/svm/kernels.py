@@ -8,8 +8,11 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
+from handful.linalg import one_blas_thread
+
 BLOCK = 256  # points at a time in the Gram matrix: a block of 20 features fits the first-level cache
 STRIP = 4096  # points at a time in products with a vector
+WIDE = 64  # features from which BLAS makes the Gram matrix faster than a loop over blocks
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # finite input is checked before; signs of zero do not matter
 
 
@@ -151,9 +154,22 @@ class DenseDesign:
 
     def gram(self, D, v):
         """``[X, 1].T @ diag(D) @ [X, 1]``, shape (d + 1, d + 1), and ``[X, 1].T @ v`` of the same pass."""
+        if self.d >= WIDE:
+            return self._gram_by_blas(D), self.transposed_times(v)
         upper = np.zeros((self.d + 1, self.d + 1))
         product = _dense_gram(self.XT, D, v, np.ones((self.d + 1, BLOCK)), upper)
         return _symmetric(upper), product
+
+    def _gram_by_blas(self, D):
+        G, root = np.zeros((self.d + 1, self.d + 1)), np.sqrt(D)
+        scaled = np.empty((self.d + 1, min(STRIP, self.n)))
+        with one_blas_thread():
+            for start in range(0, self.n, STRIP):
+                part = scaled[:, : len(root[start : start + STRIP])]
+                part[-1] = root[start : start + STRIP]
+                np.multiply(self.XT[:, start : start + STRIP], part[-1], out=part[:-1])
+                G += part @ part.T
+        return G
 
 
 class SparseDesign:

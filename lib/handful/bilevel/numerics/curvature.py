@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-BLOCK = 64  # candidates at a time, so that their logits on the sample stay in the cache
+BLOCK = 32  # candidates at a time, so that their logits on the sample stay in the cache
 KEPT = 2048  # rows whose products with the sample are kept: what of 512 candidates comes back is among the last of them
 NEWCOMERS = 0.3  # share of the candidates whose products are not
 # Seconds of the kinds of work in units of a multiplication and addition within a product of dense float64 matrices.
@@ -111,10 +111,11 @@ class OuterCurvature:
         return np.einsum("kp,kp->k", images, solved), solved @ image, q @ image
 
     def _by_rows(self, curvature, design, candidates, X, inside, solved, q, l2):
-        rows = self.sample(design)
+        rows, unit = self.sample(design), 1.0
         if design.in_span:
-            solved = solved.copy()
-            solved[:, 1:] -= inside[:, 1:] / l2
+            unit = l2  # of the logits below, so that products need not be divided
+            solved = l2 * solved
+            solved[:, 1:] -= inside[:, 1:]
             if self._products is None or len(candidates) > self._products.room:
                 self._products = RowProducts(self.X, max(KEPT, len(candidates)))
             products, places = self._products.of(candidates, X)
@@ -125,10 +126,10 @@ class OuterCurvature:
             block = slice(lo, lo + BLOCK)
             logits = solved[block] @ rows.T
             if design.in_span:
-                logits += products[places[block]] / l2
+                logits += products[places[block]]
             cross[block] = logits @ pull
             square[block] = np.square(logits, out=logits) @ curvature
-        return square, cross, moved @ pull
+        return square / unit**2, cross / unit, moved @ pull
 
 
 class RowProducts:

@@ -15,7 +15,8 @@ from numba.extending import overload
 from handful.checks import check_memory
 
 LOGISTIC, SQUARED = 0, 1
-BLOCK = 2048
+LEAST_BLOCK, MOST_BLOCK = 2048, 8192  # rows of a block: long ones read each column in longer runs, which is faster,
+BLOCK_BYTES = 1 << 22  # but one of more bytes than this has left the cache when its second use comes
 PARALLEL_ABOVE = 1 << 22  # entries of X (of its nonzeros) from which a pass is worth several threads
 _CSR_BLOCKS = 64  # each block of a sparse matrix has a gradient buffer, so their number is bounded, not their length,
 _CSR_ENTRIES = 8  # and a block has so many nonzeros for each entry of its buffer, else clearing it would take longest
@@ -109,11 +110,11 @@ def _block_gradient(X, lo, hi, c, out):
         out[j] = total
 
 
-def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, c, partial):
+def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, c, rows, partial):
     n = X.shape[0]
     for b in prange(partial.shape[0]):
-        lo = b * BLOCK
-        hi = min(lo + BLOCK, n)
+        lo = b * rows
+        hi = min(lo + rows, n)
         _block_product(X, lo, hi, theta, z)
         residuals(kind, z[lo:hi], y[lo:hi], r[lo:hi])
         if weighted:
@@ -122,11 +123,11 @@ def _outer_pass_dense(X, y, u, weighted, theta, kind, z, r, c, partial):
         _block_gradient(X, lo, hi, c if weighted else r, partial[b])
 
 
-def _score_pass_dense(X, r, v, out):
+def _score_pass_dense(X, r, v, rows, out):
     n = X.shape[0]
-    for b in prange((n + BLOCK - 1) // BLOCK):
-        lo = b * BLOCK
-        hi = min(lo + BLOCK, n)
+    for b in prange((n + rows - 1) // rows):
+        lo = b * rows
+        hi = min(lo + rows, n)
         _block_product(X, lo, hi, v, out)
         for i in range(lo, hi):
             out[i] *= r[i]
@@ -228,7 +229,8 @@ class DataPasses:
         # of mean one, so that no scale of the weights is too large or too small for X's type
         self._relative = sample_weight / self.total * n if self.weighted else sample_weight
         self.u = self._relative.astype(X.dtype) if self.weighted or self.sparse else np.ones(1, dtype=X.dtype)
-        blocks = -(-n // BLOCK)
+        self._rows = MOST_BLOCK if MOST_BLOCK * d * X.dtype.itemsize <= BLOCK_BYTES else LEAST_BLOCK
+        blocks = -(-n // self._rows)
         if self.sparse:
             blocks = min(_CSR_BLOCKS, n, 1 + X.nnz // (_CSR_ENTRIES * (d + 1)))
         self.z, self.r, self.scores = (np.empty(n, dtype=X.dtype) for _ in range(3))
@@ -257,7 +259,17 @@ class DataPasses:
             )
         else:
             _OUTER_PASS_DENSE[self._parallel](
-                self.X, self.y, self.u, self.weighted, theta, self.kind, self.z, self.r, self.scores, self._partial
+                self.X,
+                self.y,
+                self.u,
+                self.weighted,
+                theta,
+                self.kind,
+                self.z,
+                self.r,
+                self.scores,
+                self._rows,
+                self._partial,
             )
         return self._partial.sum(axis=0, dtype=np.float64) / len(self.r)
 
@@ -270,5 +282,5 @@ class DataPasses:
         if self.sparse:
             _SCORE_PASS_CSR[self._parallel](self.X.data, self.X.indices, self.X.indptr, self.r, v, self.scores)
         else:
-            _SCORE_PASS_DENSE[self._parallel](self.X, self.r, v, self.scores)
+            _SCORE_PASS_DENSE[self._parallel](self.X, self.r, v, self._rows, self.scores)
         return self.scores

@@ -87,7 +87,11 @@ class SparseSpan:
     def inside(self, X, known=None):
         """As `RowSpan.inside`."""
         first = 0 if known is None else known.shape[1]
-        products = (X @ self._rows[first:].T).toarray().astype(np.float64)
+        rows = self._rows[first:] if first else self._rows
+        if X.shape[0] == 1:  # the product of two sparse matrices takes longest to set up
+            products = (rows @ X.toarray()[0])[None].astype(np.float64)
+        else:
+            products = (X @ rows.T).toarray().astype(np.float64)
         if first:
             products -= known @ self._factor[first:, :first].T
         return self._solve(products.T, first).T

@@ -10,7 +10,7 @@ from handful.bilevel.numerics.passes import LOGISTIC, SQUARED
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.selections.linear import LinearSelection
 from handful.bilevel.selections.softmax import SoftmaxSelection
-from handful.checks import check_magnitude, check_memory, check_number, signed_labels
+from handful.checks import check_magnitude, check_memory, check_number, signed_labels, two_integers
 from handful.types import Table
 
 SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
@@ -93,7 +93,7 @@ class Logistic(LinearProblem):
         y = np.asarray(y)
         if y.ndim == 2:
             return soft_targets(y)
-        if type_of_target(y) != "multiclass":
+        if two_integers(y) is not None or type_of_target(y) != "multiclass":
             return signed_labels(y, "logistic regression")[1]
         classes, codes = np.unique(y, return_inverse=True)
         check_memory(

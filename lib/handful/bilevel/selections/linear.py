@@ -71,6 +71,10 @@ class LinearSelection(Selection):
         penalty[0] *= not self.problem.fit_intercept or self.problem.penalise_intercept
         return penalty
 
+    def labels(self):
+        """As `Selection.labels`, of signs."""
+        return (self.data.y > 0).astype(np.intp) if self.problem.classifies else None
+
     def check_memory(self, s):
         """As `Selection.check_memory`: designs, Hessians and coordinates of the sample; of dense rows a basis."""
         d = self.data.X.shape[1]

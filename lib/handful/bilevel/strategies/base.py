@@ -76,7 +76,7 @@ class Candidates:
         """How many rows there are of each class, a dict in the order of the classes; None for problems without."""
         if self.labels is None:
             return None
-        return dict(zip(*(values.tolist() for values in np.unique(self.labels[self.rows], return_counts=True))))
+        return {label: count for label, count in enumerate(np.bincount(self.labels[self.rows]).tolist()) if count}
 
     def nth(self, positions, label=None):
         """The rows (of one class, if `label` is given) at some places among all of them."""
