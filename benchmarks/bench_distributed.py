@@ -3,6 +3,7 @@
 ``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB).
 """
 
+import json
 import sys
 import tempfile
 import time
@@ -32,8 +33,11 @@ from handful_papers import provenance
 
 LIMIT = "2GB"  # of a worker
 N_WORKERS, D, CHUNK = 2, 50, 62_500
-N, N_ALONE, N_LARGE = 250_000, 125_000, 20_000_000
+N, N_ALONE = 250_000, 125_000
 FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
+LARGE = dict(n=20_000_000, d=D, workers=N_WORKERS, chunk=250_000)
+SELECTIONS = ("bilevel, 20, in fives", 100, 5), ("bilevel, 20, quadratic", 25, 1)  # at that size: points, in a batch
+N_PRODUCTS = 10  # at that size, before and after a selection
 
 
 def methods():
@@ -69,22 +73,22 @@ def _bilevel(rule, batch_size):
     return BilevelCoreset(size=20, rule=rule, random_state=0, strategy=Forward(batch_size, n_start=2))
 
 
-def write_rows(folder, n):
-    """Float32 features and labels in files of `CHUNK` rows."""
+def write_rows(folder, n, chunk):
+    """Float32 features and labels in files of `chunk` rows."""
     direction = np.random.default_rng(0).normal(size=D).astype(np.float32)
-    for i in range(0, n, CHUNK):
+    for i in range(0, n, chunk):
         rng = np.random.default_rng([1, i])
-        X = rng.standard_normal((min(CHUNK, n - i), D), dtype=np.float32)
+        X = rng.standard_normal((min(chunk, n - i), D), dtype=np.float32)
         np.save(folder / f"X{i:09}.npy", X)
         np.save(folder / f"y{i:09}.npy", X @ direction + rng.standard_normal(len(X), dtype=np.float32) > 0)
 
 
-def from_files(folder, n):
+def from_files(folder, n, chunk=CHUNK):
     """The first n rows of the files as dask arrays, which read a file in each task that needs it."""
     out = []
     for name, shape, dtype in (("X", (D,), np.float32), ("y", (), bool)):
-        parts = [dask.delayed(np.load)(folder / f"{name}{i:09}.npy") for i in range(0, n, CHUNK)]
-        out.append(da.concatenate([da.from_delayed(part, (CHUNK, *shape), dtype) for part in parts]))
+        parts = [dask.delayed(np.load)(folder / f"{name}{i:09}.npy") for i in range(0, n, chunk)]
+        out.append(da.concatenate([da.from_delayed(part, (chunk, *shape), dtype) for part in parts]))
     return out
 
 
@@ -149,7 +153,7 @@ def _nothing(i):
 
 
 @contextmanager
-def cluster_with_rows(n):
+def cluster_with_rows(n, chunk=CHUNK):
     """Two worker processes, and files of n rows: the client and the folder."""
     options = dict(n_workers=N_WORKERS, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
     with (
@@ -157,7 +161,7 @@ def cluster_with_rows(n):
         LocalCluster(**options, local_directory=folder) as cluster,
         Client(cluster) as client,
     ):
-        write_rows(Path(folder), n)
+        write_rows(Path(folder), n, chunk)
         yield client, Path(folder)
 
 
@@ -186,26 +190,69 @@ def main():
 
 
 def large():
-    bench = Bench("distributed_large", "Bilevel selection from 20 million rows over two worker processes of 2 GB")
-    with cluster_with_rows(N_LARGE) as (client, folder):
-        X, y = from_files(folder, N_LARGE)
-        rounds(bench, client, X, y, 8, {"one by one": 1})
-        bench.value(f"{N_LARGE:,} x {D}, 8 points", "worker's peak", max(peaks(client)), unit="MB", bar=2000)
-    bench.write(parameters=dict(n=N_LARGE, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT))
+    """Every case is written down as soon as it ends, so that a stop loses one case."""
+    bench = Bench("distributed_large", "20 million rows over two worker processes of 2 GB")
+    carried = {row["method"]: row for row in json.loads((RESULTS / "distributed.json").read_text())["far"]}
+    n = LARGE["n"]
+    with cluster_with_rows(n, LARGE["chunk"]) as (client, folder):
+        X, y = from_files(folder, n, LARGE["chunk"])
+        for name, size, batch_size in SELECTIONS:
+            way = {"one by one" if batch_size == 1 else "in fives": batch_size}
+            rounds(bench, client, X, y, size, way, N_PRODUCTS, carried[name])
+            write_large(bench)
+        for name, selector, *_ in methods():
+            if name.startswith(("uniform", "lightweight", "merge", "VCGMM")):
+                choose(selector, X[: 2 * LARGE["chunk"]], y[: 2 * LARGE["chunk"]])  # loads what is compiled
+                peaks(client, reset=True)
+                measured = spent(client, partial(choose, selector, X, y))
+                against(bench, client, f"{name}; {n:,} x {D}", measured, carried[name], 1)
+                write_large(bench)
 
 
-def rounds(bench, client, X, y, size, ways):
-    """Bilevel selection against two distributed products with a vector for each point."""
-    choose(_bilevel("quadratic", 1), X[: 2 * CHUNK], y[: 2 * CHUNK])
+def write_large(bench):
+    """The table as far as it has come."""
+    bench.write(parameters=dict(LARGE, limit=LIMIT, selections=SELECTIONS, products=2 * N_PRODUCTS))
+
+
+def against(bench, client, case, measured, far, more):
+    """What a method took of the large table beside what the small one's constants give, for `more` times its points."""
+    work, driver, wall = measured
+    rows = LARGE["n"] * LARGE["d"] / LARGE["workers"] / (FAR["n"] * FAR["d"] / FAR["workers"])
+    tasks = LARGE["n"] / LARGE["chunk"] / (FAR["n"] / FAR["chunk"])
+    for name, minutes, predicted in (
+        ("work of a worker", work / 60 / LARGE["workers"], more * rows * far["minutes_of_work"]),
+        ("driver and scheduler", driver / 60, more * tasks * far["minutes_of_scheduler"]),
+    ):
+        bench.value(case, name, minutes, unit="minutes of CPU")
+        bench.value(case, f"{name}, to what was carried over", minutes / predicted, unit="x")
+    bench.value(case, "time", wall / 60, unit="minutes on the clock of a busy machine")
+    bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
+
+
+def rounds(bench, client, X, y, size, ways, n_products=None, far=None):
+    """Bilevel selection against two distributed products with a vector for each point.
+
+    Parameters
+    ----------
+    ways : dict, name -> batch size
+    n_products : int, products before the selection, and as many after it; None for all, half of them before
+    far : what was carried over of 20 points, to compare with
+    """
+    n_products = n_products or size // 2
+    few = 2 * X.chunks[0][0]
+    choose(_bilevel("quadratic", 1), X[:few], y[:few])
     for name, batch_size in ways.items():
         selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
-        taken = spent(client, partial(products, X, size // 2))
+        taken = spent(client, partial(products, X, n_products))
+        peaks(client, reset=True)
         ours = spent(client, partial(choose, selector, X, y))
-        taken += spent(client, partial(products, X, size // 2))
+        taken += spent(client, partial(products, X, n_products))
+        taken *= size / n_products
         case, unit = f"{len(X):,} x {D}, {size} points", f"x {2 * size} products X @ v"
-        cpu = ours[:2].sum() / (2 * taken[:2].sum())
-        bench.value(case, f"bilevel, {name}", cpu, unit=f"{unit}, CPU time", bar=3)
-        bench.value(case, f"bilevel, {name}", ours[2] / (2 * taken[2]), unit=f"{unit}, on the clock", bar=3)
+        bench.value(case, f"bilevel, {name}", ours[:2].sum() / taken[:2].sum(), unit=f"{unit}, CPU time", bar=3)
+        bench.value(case, f"bilevel, {name}", ours[2] / taken[2], unit=f"{unit}, on the clock", bar=3)
+        if far:
+            against(bench, client, f"{case}, {name}", ours, far, size / 20)
 
 
 def carried_over(name, n_passes, seconds, held, seconds_a_task):
