@@ -1,11 +1,15 @@
 """Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
 
-``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB).
+``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB);
+with ``--kills`` a third, of workers killed at random moments.
 """
 
 import json
+import os
+import signal
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +20,7 @@ import dask.array as da
 import numpy as np
 from _harness import RESULTS, Bench
 from dask.distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from handful import (
     VCGMM,
     BilevelCoreset,
@@ -24,10 +29,12 @@ from handful import (
     LightweightCoreset,
     LogisticSensitivity,
     MergeReduce,
+    StratifiedCoreset,
     SVMCoreset,
     UniformCoreset,
 )
 from handful.bilevel import Forward
+from handful.distributed import ChunkError
 from handful.sensitivity import MixtureSensitivity
 from handful_papers import provenance
 
@@ -36,15 +43,18 @@ N_WORKERS, D, CHUNK = 2, 50, 62_500
 N, N_ALONE = 250_000, 125_000
 FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
 LARGE = dict(n=20_000_000, d=D, workers=N_WORKERS, chunk=250_000)
-SELECTIONS = ("bilevel, 20, in fives", 100, 5), ("bilevel, 20, quadratic", 25, 1)  # at that size: points, in a batch
-N_PRODUCTS = 10  # at that size, before and after a selection
+SELECTIONS = ("bilevel, 20, in fives", 100, "in fives", 5), ("bilevel, 20, quadratic", 12, "one by one", 1)
+AT_LARGE = "uniform", "lightweight", "merge", "VCGMM"
+N_PRODUCTS, GOAL = 10, 100  # at that size: products before a selection, and after it; the points that the bar is for
+KILLS = dict(kills=20, n=12_000, d=D, chunk=1500)
 
 
-def methods():
+def methods(leaf_size=50_000, log_rows=14):
     """Name, selector, passes over the data, bytes that the driver holds for n rows, d columns and c chunks."""
     few = 8 * 4096
     return [
         ("uniform, 1,000", UniformCoreset(1000, random_state=0), 3, lambda n, d, c: 1000 * d * 8),
+        ("stratified, 1,000", StratifiedCoreset(1000, random_state=0), 4, lambda n, d, c: 1000 * d * 8),
         ("lightweight, 10,000", LightweightCoreset(10_000, random_state=0), 4, lambda n, d, c: n / 4096 * (d + 2) * 16),
         ("bilevel, 20, linear", _bilevel("linear", 1), 42, lambda n, d, c: few * d),
         ("bilevel, 20, quadratic", _bilevel("quadratic", 1), 42, lambda n, d, c: few * d),
@@ -56,13 +66,13 @@ def methods():
         ("k-center, 20", KCenter(20, random_state=0), 22, lambda n, d, c: 20 * d * 8),
         (
             "merge and reduce, uniform, 1,000",
-            MergeReduce(UniformCoreset(), size=1000, leaf_size=50_000, random_state=0),
+            MergeReduce(UniformCoreset(), size=1000, leaf_size=leaf_size, random_state=0),
             2,
             lambda n, d, c: 60_000 * d * 8,
         ),
         (
-            "VCGMM, 100 clusters, 2^14 rows",
-            VCGMM(100, coreset_size=1 << 14, compute_labels=False, random_state=0),
+            f"VCGMM, 100 clusters, 2^{log_rows} rows",
+            VCGMM(100, coreset_size=1 << log_rows, compute_labels=False, random_state=0),
             4,
             lambda n, d, c: n / 4096 * (d + 2) * 16,
         ),
@@ -153,16 +163,20 @@ def _nothing(i):
 
 
 @contextmanager
-def cluster_with_rows(n, chunk=CHUNK):
-    """Two worker processes, and files of n rows: the client and the folder."""
+def cluster_with_rows(n, chunk=CHUNK, left=None):
+    """Two worker processes, and files of n rows: the client and the folder.
+
+    The list `left` is given what the workers left on disk when they ended, locks aside.
+    """
     options = dict(n_workers=N_WORKERS, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCluster(**options, local_directory=folder) as cluster,
-        Client(cluster) as client,
-    ):
-        write_rows(Path(folder), n, chunk)
-        yield client, Path(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, workers = Path(folder, "rows"), Path(folder, "workers")
+        rows.mkdir()
+        with LocalCluster(**options, local_directory=workers) as cluster, Client(cluster) as client:
+            write_rows(rows, n, chunk)
+            yield client, rows
+        if left is not None:
+            left += [path for path in workers.rglob("*") if path.is_file() and "lock" not in path.name]
 
 
 def main():
@@ -190,28 +204,33 @@ def main():
 
 
 def large():
-    """Every case is written down as soon as it ends, so that a stop loses one case."""
+    """Twenty million rows: selections, a few other methods, and how far off it is what the small table carries over."""
     bench = Bench("distributed_large", "20 million rows over two worker processes of 2 GB")
     carried = {row["method"]: row for row in json.loads((RESULTS / "distributed.json").read_text())["far"]}
-    n = LARGE["n"]
+    parameters, n = dict(LARGE, limit=LIMIT, products=2 * N_PRODUCTS), LARGE["n"]
+    done = finished(bench, parameters)
     with cluster_with_rows(n, LARGE["chunk"]) as (client, folder):
         X, y = from_files(folder, n, LARGE["chunk"])
-        for name, size, batch_size in SELECTIONS:
-            way = {"one by one" if batch_size == 1 else "in fives": batch_size}
-            rounds(bench, client, X, y, size, way, N_PRODUCTS, carried[name])
-            write_large(bench)
+        for name, size, way, batch_size in SELECTIONS:
+            if f"{n:,} x {D}, {size} points, {way}" not in done:
+                rounds(bench, client, X, y, size, {way: batch_size}, N_PRODUCTS, carried[name])
+                bench.write(parameters=parameters)
         for name, selector, *_ in methods():
-            if name.startswith(("uniform", "lightweight", "merge", "VCGMM")):
+            case = f"{name}; {n:,} x {D}"
+            if name.startswith(AT_LARGE) and case not in done:
                 choose(selector, X[: 2 * LARGE["chunk"]], y[: 2 * LARGE["chunk"]])  # loads what is compiled
                 peaks(client, reset=True)
                 measured = spent(client, partial(choose, selector, X, y))
-                against(bench, client, f"{name}; {n:,} x {D}", measured, carried[name], 1)
-                write_large(bench)
+                against(bench, client, case, measured, carried[name], 1)
+                bench.write(parameters=parameters)
 
 
-def write_large(bench):
-    """The table as far as it has come."""
-    bench.write(parameters=dict(LARGE, limit=LIMIT, selections=SELECTIONS, products=2 * N_PRODUCTS))
+def finished(bench, parameters):
+    """The cases that a run with the same parameters, stopped since, has written down: they are in the table again."""
+    path = RESULTS / f"{bench.name}.json"
+    if path.exists() and (kept := json.loads(path.read_text()))["parameters"] == parameters:
+        bench.rows += kept["rows"]
+    return {row["case"] for row in bench.rows}
 
 
 def against(bench, client, case, measured, far, more):
@@ -252,7 +271,74 @@ def rounds(bench, client, X, y, size, ways, n_products=None, far=None):
         bench.value(case, f"bilevel, {name}", ours[:2].sum() / taken[:2].sum(), unit=f"{unit}, CPU time", bar=3)
         bench.value(case, f"bilevel, {name}", ours[2] / taken[2], unit=f"{unit}, on the clock", bar=3)
         if far:
+            if size < GOAL:  # two points are drawn, and each further one takes its rounds
+                ratio = ours[:2].sum() * (GOAL - 2) / (size - 2) / (taken[:2].sum() * GOAL / size)
+                bench.value(case, f"bilevel, {name}, carried to {GOAL}", ratio, unit=f"x {2 * GOAL} products", bar=3)
             against(bench, client, f"{case}, {name}", ours, far, size / 20)
+
+
+def kills():
+    """What comes of it when a worker is killed at random moments of each method, and what is left on disk."""
+    bench = Bench("distributed_kills", f"One of two workers killed at {KILLS['kills']} random moments of each method")
+    rng, left, done = np.random.default_rng(), [], finished(bench, KILLS)
+    with (
+        forked(("distributed", "handful.distributed", "handful.bilevel", "handful.clustering", "handful.streaming")),
+        cluster_with_rows(KILLS["n"], KILLS["chunk"], left) as (client, folder),
+    ):
+        X, y = from_files(folder, KILLS["n"], KILLS["chunk"])
+        for name, selector, *_ in methods(leaf_size=3000, log_rows=11):
+            if name in done:
+                continue
+            with dask.config.set(scheduler="sync"):
+                alone = choose(selector, X, y)
+            found = killed(client, partial(choose, selector, X, y), alone, rng)
+            digits, named = found.count("digits"), found.count("chunk named")
+            bench.value(name, "digits of one process", digits, unit="kills")
+            bench.value(name, "error that names the chunk", named, unit="kills")
+            bench.value(name, "anything else", len(found) - digits - named, unit="kills", bar=0)
+            bench.write(parameters=KILLS)
+    bench.value("all methods", "files of the workers left on disk", len(left), unit="files", bar=0)
+    bench.write(parameters=KILLS)
+
+
+@contextmanager
+def forked(modules):
+    """Worker processes fork from one that has imported some modules, so that a killed one is replaced at once."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(list(modules))
+        yield
+
+
+def killed(client, function, alone, rng):
+    """Outcomes of a function that gives arrays, one for each kill that came while it ran."""
+    usual, found = np.median([spent(client, function)[2] for _ in range(3)]), []
+    while len(found) < KILLS["kills"]:
+        pids = workers_at_work(client)
+        kill = threading.Timer(rng.uniform(0, usual), os.kill, (int(rng.choice(pids)), signal.SIGKILL))
+        kill.start()
+        try:
+            same = all(np.array_equal(a, b) for a, b in zip(function(), alone))
+            outcome = "digits" if same else "other digits"
+        except Exception as error:  # every kind is counted; those without a chunk fail the bar
+            named = isinstance(error, ChunkError) and "chunk " in str(error)
+            outcome = "chunk named" if named else repr(error)
+        if not kill.is_alive():
+            found.append(outcome)
+            if outcome not in ("digits", "chunk named"):
+                print(outcome, flush=True)
+        kill.cancel()
+        kill.join()
+    return found
+
+
+def workers_at_work(client):
+    """The processes of all workers, once those that died have been replaced."""
+    while True:
+        pids = client.run(os.getpid, on_error="ignore").values()
+        alive = [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
+        if len(alive) == N_WORKERS:
+            return alive
+        time.sleep(0.2)
 
 
 def carried_over(name, n_passes, seconds, held, seconds_a_task):
@@ -293,4 +379,4 @@ def write_far(far):
 
 
 if __name__ == "__main__":
-    large() if "--large" in sys.argv else main()
+    large() if "--large" in sys.argv else kills() if "--kills" in sys.argv else main()
