@@ -20,6 +20,7 @@ import dask.array as da
 import numpy as np
 from _harness import RESULTS, Bench
 from dask.distributed import Client, LocalCluster
+from distributed.core import Status
 from distributed.utils import get_mp_context
 from handful import (
     VCGMM,
@@ -332,13 +333,13 @@ def killed(client, function, alone, rng):
 
 
 def workers_at_work(client):
-    """The processes of all workers, once those that died have been replaced."""
+    """The processes of all workers, once those that died have been replaced; dask loses one that dies while it starts."""
     while True:
-        pids = client.run(os.getpid, on_error="ignore").values()
-        alive = [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
-        if len(alive) == N_WORKERS:
-            return alive
-        time.sleep(0.2)
+        processes = [nanny.process for nanny in client.cluster.workers.values()]
+        pids = [process.pid for process in processes if process and process.status == Status.running]
+        if None not in pids and len(pids) == len(client.cluster.scheduler.workers) == N_WORKERS:
+            return pids
+        time.sleep(0.1)
 
 
 def carried_over(name, n_passes, seconds, held, seconds_a_task):
