@@ -281,40 +281,42 @@ def rounds(bench, client, X, y, size, ways, n_products=None, far=None):
 def kills():
     """What comes of it when a worker is killed at random moments of each method, and what is left on disk."""
     bench = Bench("distributed_kills", f"One of two workers killed at {KILLS['kills']} random moments of each method")
-    rng, left, done = np.random.default_rng(), [], finished(bench, KILLS)
-    with (
-        forked(("distributed", "handful.distributed", "handful.bilevel", "handful.clustering", "handful.streaming")),
-        cluster_with_rows(KILLS["n"], KILLS["chunk"], left) as (client, folder),
-    ):
-        X, y = from_files(folder, KILLS["n"], KILLS["chunk"])
-        for name, selector, *_ in methods(leaf_size=3000, log_rows=11):
-            if name in done:
-                continue
-            with dask.config.set(scheduler="sync"):
-                alone = choose(selector, X, y)
-            found = killed(client, partial(choose, selector, X, y), alone, rng)
+    rng, done = np.random.default_rng(), finished(bench, KILLS)
+    for name, selector, *_ in methods(leaf_size=3000, log_rows=11):
+        found, left = [], []
+        while name not in done and len(found) < KILLS["kills"]:
+            with (
+                forked("distributed", "handful.distributed", "handful.bilevel", "handful.clustering"),
+                cluster_with_rows(KILLS["n"], KILLS["chunk"], left) as (client, folder),
+            ):
+                X, y = from_files(folder, KILLS["n"], KILLS["chunk"])
+                with dask.config.set(scheduler="sync"):
+                    alone = choose(selector, X, y)
+                found += killed(client, partial(choose, selector, X, y), alone, rng, KILLS["kills"] - len(found))
+        if found:
             digits, named = found.count("digits"), found.count("chunk named")
             bench.value(name, "digits of one process", digits, unit="kills")
             bench.value(name, "error that names the chunk", named, unit="kills")
             bench.value(name, "anything else", len(found) - digits - named, unit="kills", bar=0)
+            bench.value(name, "left on disk by the workers", len(left), unit="files", bar=0)
             bench.write(parameters=KILLS)
-    bench.value("all methods", "files of the workers left on disk", len(left), unit="files", bar=0)
-    bench.write(parameters=KILLS)
 
 
 @contextmanager
-def forked(modules):
-    """Worker processes fork from one that has imported some modules, so that a killed one is replaced at once."""
+def forked(*modules):
+    """Worker processes fork from one that has imported some modules, so that a killed one is soon replaced."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         get_mp_context().set_forkserver_preload(list(modules))
         yield
 
 
-def killed(client, function, alone, rng):
-    """Outcomes of a function that gives arrays, one for each kill that came while it ran."""
-    usual, found = np.median([spent(client, function)[2] for _ in range(3)]), []
-    while len(found) < KILLS["kills"]:
-        pids = workers_at_work(client)
+def killed(client, function, alone, rng, n_kills):
+    """Outcomes of a function that gives arrays, one for each kill that came while it ran.
+
+    They are fewer than `n_kills` where dask has not replaced a worker within half a minute.
+    """
+    usual, found = min(spent(client, function)[2] for _ in range(2)), []
+    while len(found) < n_kills and (pids := workers_at_work(client)):
         kill = threading.Timer(rng.uniform(0, usual), os.kill, (int(rng.choice(pids)), signal.SIGKILL))
         kill.start()
         try:
@@ -333,13 +335,14 @@ def killed(client, function, alone, rng):
 
 
 def workers_at_work(client):
-    """The processes of all workers, once those that died have been replaced; dask loses one that dies while it starts."""
-    while True:
+    """The processes of all workers, once those that died have been replaced; None if that takes too long."""
+    for _ in range(300):
         processes = [nanny.process for nanny in client.cluster.workers.values()]
         pids = [process.pid for process in processes if process and process.status == Status.running]
         if None not in pids and len(pids) == len(client.cluster.scheduler.workers) == N_WORKERS:
             return pids
         time.sleep(0.1)
+    return None
 
 
 def carried_over(name, n_passes, seconds, held, seconds_a_task):
