@@ -55,14 +55,14 @@ def methods(leaf_size=50_000, log_rows=14):
     few = 8 * 4096
     return [
         ("uniform, 1,000", UniformCoreset(1000, random_state=0), 3, lambda n, d, c: 1000 * d * 8),
-        ("stratified, 1,000", StratifiedCoreset(1000, random_state=0), 4, lambda n, d, c: 1000 * d * 8),
+        ("stratified, 1,000", StratifiedCoreset(1000, random_state=0), 5, lambda n, d, c: 1000 * d * 8),
         ("lightweight, 10,000", LightweightCoreset(10_000, random_state=0), 4, lambda n, d, c: n / 4096 * (d + 2) * 16),
         ("bilevel, 20, linear", _bilevel("linear", 1), 42, lambda n, d, c: few * d),
         ("bilevel, 20, quadratic", _bilevel("quadratic", 1), 42, lambda n, d, c: few * d),
         ("bilevel, 20, in fives", _bilevel("quadratic", 5), 12, lambda n, d, c: few * d),
         ("SVM, 1,000", SVMCoreset(1000, random_state=0), 5, lambda n, d, c: c * d * 8 * (d + 8)),
-        ("logistic sensitivity, 1,000", LogisticSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
-        ("mixture sensitivity, 1,000", MixtureSensitivity(1000, random_state=0), 15, lambda n, d, c: few * d),
+        ("logistic sensitivity, 1,000", LogisticSensitivity(1000, random_state=0), 16, lambda n, d, c: few * d),
+        ("mixture sensitivity, 1,000", MixtureSensitivity(1000, random_state=0), 16, lambda n, d, c: few * d),
         ("k-means||, 20", KMeansPlusPlus(20, random_state=0), 13, lambda n, d, c: 100 * d * 8),
         ("k-center, 20", KCenter(20, random_state=0), 22, lambda n, d, c: 20 * d * 8),
         (
