@@ -46,7 +46,7 @@ FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are 
 LARGE = dict(n=20_000_000, d=D, workers=N_WORKERS, chunk=250_000)
 SELECTIONS = ("bilevel, 20, in fives", 100, "in fives", 5), ("bilevel, 20, quadratic", 12, "one by one", 1)
 AT_LARGE = "uniform", "lightweight", "merge", "VCGMM"
-N_PRODUCTS, GOAL = 10, 100  # at that size: products before a selection, and after it; the points that the bar is for
+N_PRODUCTS, GOAL = 5, 100  # at that size: products before a selection, and after it; the points that the bar is for
 KILLS = dict(kills=20, n=12_000, d=D, chunk=1500)
 
 
