@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +38,8 @@ def data():
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
-    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, local_directory=folder)
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="1GB")
+    options |= dict(local_directory=folder)
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client
     assert not [path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name], "left on disk"
@@ -110,17 +112,61 @@ def test_a_mixture_is_fitted_and_predicts_over_processes(data, client):
     np.testing.assert_array_equal(ours.labels_.compute(), alone.labels_)
 
 
-def deadly(block, block_info=None):
+def greedy(block, block_info=None):
+    """The block; of the third, only with more memory than a worker has."""
     if block_info and block_info[0]["chunk-location"][0] == 2:
-        os.kill(os.getpid(), signal.SIGKILL)  # what a system out of memory does to a process
+        held = []
+        while len(held) < 60:  # 3 GB
+            held.append(np.ones(50 << 17))
+            time.sleep(0.05)  # the worker's keeper looks every so often
     return block
 
 
 @pytest.mark.timeout(300)
-def test_a_chunk_that_kills_its_worker_is_named(data, client):
+def test_a_chunk_that_takes_its_worker_out_of_memory_is_named(data, client):
     X, y = arrays(data)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         pytest.raises(ChunkError, match=r"chunk 2 of X cannot be computed: KilledWorker.*make the chunks smaller"),
     ):
-        UniformCoreset(20).fit(X.map_blocks(deadly, meta=np.empty((0, 0))), y)
+        UniformCoreset(20).fit(X.map_blocks(greedy, meta=np.empty((0, 0))), y)
+
+
+def spoilt(block, what, block_info=None):
+    """The block; the sixth with what is wrong."""
+    if not block_info or block_info[0]["chunk-location"][0] != 5:
+        return block
+    if what == "raises":
+        raise OSError("the disk is gone")
+    return block[:, :3] if what == "columns" else np.where(np.arange(len(block))[:, None] == 7, np.nan, block)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("columns", "chunk 5 of X has 3 columns, chunk 0 has 4"),
+        ("nan", "chunk 5: X contains NaN or infinity, first in row 7 of the chunk"),
+        ("raises", "chunk 5 of X cannot be computed: OSError: the disk is gone"),
+    ],
+)
+def test_what_is_wrong_in_another_process_is_named_here(what, message, data, client):
+    X, y = arrays(data)
+    with pytest.raises(ChunkError, match=message):
+        UniformCoreset(20).fit(X.map_blocks(spoilt, what=what, meta=np.empty((0, 0))), y)
+
+
+def test_empty_chunks_and_chunks_of_one_row_of_unknown_lengths_change_no_row_over_processes(data, client, alone):
+    edges = [0, 0, 1, 2, 5000, 5000, N - 1, N]
+    X, y = (
+        da.concatenate(
+            [
+                da.from_delayed(dask.delayed(values[i:j]), (np.nan, *values.shape[1:]), values.dtype)
+                for i, j in pairwise(edges)
+            ],
+            allow_unknown_chunksizes=True,
+        )
+        for values in data
+    )
+    for method, (indices, _) in zip(METHODS, alone):
+        if not isinstance(method, SVMCoreset):  # whose draws depend on the chunks
+            np.testing.assert_array_equal(answer(method, X, y)[0], indices)

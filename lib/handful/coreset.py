@@ -55,8 +55,8 @@ class Coreset:
 
         Parameters
         ----------
-        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices or torch tensors of the data set's
-            length; None stays None
+        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices, torch tensors or dask data of the
+            data set's length; None stays None. A dask bag of pairs stands for both, `X` and the labels
 
         Returns
         -------
@@ -67,6 +67,9 @@ class Coreset:
         ValueError
             for an argument that is shorter than the data set that the coreset was chosen from
         """
+        if type(X).__module__.startswith("dask.bag"):
+            X, y, _ = over_chunks("Chunks")(X).take(self.indices)
+            return [X, self.weights] if y is None and not arrays else [X, y, self.weights]
         return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
 
     def subset(self, dataset: Any) -> Any:
@@ -133,8 +136,9 @@ class Selector(BaseEstimator):
         Parameters
         ----------
         X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d); or a dask array, frame or
-            bag of chunks ``(X, y, sample_weight)``, which is read in passes, or refused by selectors that need all rows
-            at once: see docs/distributed.md
+            bag of chunks ``(X, y, sample_weight)``, which selectors that need all rows at once refuse. Others read
+            the chunks some times: 2 uniform, 4 lightweight, 5 stratified and the SVM's, 13 k-means++, 16 logistic and
+            mixture sensitivities, k-center once a point, bilevel selection twice a point or batch (docs/distributed.md)
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
 

@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
-from handful.checks import MAX_SEED, as_generator, is_dask
+from handful.checks import MAX_SEED, as_generator, is_dask, over_chunks, refuse_dask
 from handful.coreset import check_selector, choose, take_rows
 from handful.types import Seed, Table
 
@@ -30,7 +30,10 @@ def _of_the_estimator(name, doc):
     # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
     def method(self, X: Table, **params: Any) -> np.ndarray:
         check_is_fitted(self, "estimator_")
-        return getattr(self.estimator_, name)(X, **self._route(name, params)["estimator"][name])
+        params = self._route(name, params)["estimator"][name]
+        if is_dask(X):
+            return over_chunks("rowwise")(self.estimator_, name, X, **params)
+        return getattr(self.estimator_, name)(X, **params)
 
     method.__name__, method.__doc__ = name, doc
     return available_if(_estimator_has(name))(method)
@@ -69,6 +72,7 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
         """The fitted estimator's own score on (X, y)."""
         check_is_fitted(self, "estimator_")
+        refuse_dask(self, "score each chunk, or a sample of the rows.", X, y, sample_weight)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
 
@@ -187,6 +191,7 @@ class CoresetEstimator(Delegate):
         """
         self._check_parts()
         routed = self._route("partial_fit", params)
+        refuse_dask(self, "give it one chunk after the other, computed.", X, y, sample_weight)
         first = not hasattr(self, "estimator_")
         if first:
             self.selector_, self.estimator_, self._rng = self._fresh_parts()

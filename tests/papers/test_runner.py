@@ -415,6 +415,35 @@ def test_sweeps_killed_at_random_moments_lose_nothing_and_run_nothing_twice(chec
     assert all(p["total"] == 30 and 0 < p["done"] <= 30 and p["left"] >= 0 for p in told), told
 
 
+@pytest.mark.timeout(900)
+def test_a_cluster_gives_the_csv_of_one_process_though_a_worker_is_killed_midway(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="dask comes with the extra handful[distributed]")
+
+    def sweeping(name):
+        root, log = write_checkout(tmp_path / name, profiles_for("demo/a")), tmp_path / f"{name}.log"
+        sweep = SWEEP.replace("LOG", repr(str(log))).replace("STEM {a} {seed}", "{os.getpid()}").replace("STEM", "a")
+        record = saving("demo/a")[0].replace('(folder / "a.csv").write_text', "print")
+        write_notebook(root, "demo/a", "import os, pathlib", sweep.replace("JOBS", "1"), record)
+        return root, log, root / "figures" / "quick" / "demo" / "a.csv"
+
+    root, log, alone = sweeping("alone")
+    assert _run(root)["demo/a"].status == "done"
+    root, log, there = sweeping("there")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        workers = {nanny.pid for nanny in cluster.workers.values()}
+        runner = _start(root, "--dask", cluster.scheduler_address)
+        try:
+            _wait(lambda: runner.poll() is not None or (log.exists() and len(log.read_text().split()) > 8), 300)
+            killed = int(log.read_text().split()[-1])
+            os.kill(killed, signal.SIGKILL)
+            output, _ = runner.communicate(timeout=300)
+        finally:
+            runner.kill()
+    assert runner.returncode == 0, output
+    assert killed in workers
+    assert there.read_bytes() == alone.read_bytes()
+
+
 def _nothing_is_lost_or_run_twice(kept, logged, tasks, log, seed):
     assert kept.items() <= _kept(tasks).items(), seed
     since = log.read_text().splitlines()[len(logged) :]

@@ -87,8 +87,11 @@ def _fails(a, seed, log):
     return [{"a": a}]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_task_that_raises_ends_the_sweep_and_keeps_what_had_finished(tmp_path, n_jobs):
+@pytest.mark.parametrize("n_jobs", [1, 2, "dask"])
+def test_a_task_that_raises_ends_the_sweep_and_keeps_what_had_finished(tmp_path, n_jobs, request, monkeypatch):
+    if n_jobs == "dask":
+        monkeypatch.setenv(sweep_module.DASK, request.getfixturevalue("cluster").scheduler_address)
+        n_jobs = 1
     log = tmp_path / "log"
     with pytest.raises(ArithmeticError, match="a is two"):
         sweep(_fails, [{"a": 1}, {"a": 2}], [0], folder=tmp_path, n_jobs=n_jobs, log=str(log))
@@ -97,12 +100,17 @@ def test_a_task_that_raises_ends_the_sweep_and_keeps_what_had_finished(tmp_path,
     assert sorted(log.read_text().split()) == ["1", "2", "2"]
 
 
-def test_a_dask_cluster_gives_the_same_rows(tmp_path, monkeypatch):
-    distributed = pytest.importorskip("distributed")
-    here, _ = sweep(_task, SETTINGS, range(3), folder=tmp_path / "here")
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed", reason="dask comes with the extra handful[distributed]")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        monkeypatch.setenv(sweep_module.DASK, cluster.scheduler_address)
-        there, _ = sweep(_task, SETTINGS, range(3), folder=tmp_path / "there")
+        yield cluster
+
+
+def test_a_dask_cluster_gives_the_same_rows(tmp_path, monkeypatch, cluster):
+    here, _ = sweep(_task, SETTINGS, range(3), folder=tmp_path / "here")
+    monkeypatch.setenv(sweep_module.DASK, cluster.scheduler_address)
+    there, _ = sweep(_task, SETTINGS, range(3), folder=tmp_path / "there")
     pd.testing.assert_frame_equal(here, there)
 
 

@@ -16,8 +16,7 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
         if is_dask(X):
-            dtype = np.result_type(np.float32, self.cluster_centers_.dtype)
-            return over_chunks("rowwise")(self, "transform", X, n_columns=self.n_clusters, dtype=dtype)
+            return over_chunks("rowwise")(self, "transform", X)
         return euclidean_distances(self._validate(X), self.cluster_centers_)
 
     def _validate(self, X, reset=False):

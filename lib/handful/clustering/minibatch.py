@@ -173,8 +173,9 @@ class MiniBatchKMeans(CentersEstimator):
 
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
+        check_is_fitted(self)
         if is_dask(X):
-            return over_chunks("rowwise")(self, "predict", X, dtype=np.intp)
+            return over_chunks("rowwise")(self, "predict", X)
         return self._nearest(X)[0]
 
     def score(self, X, y=None, sample_weight=None):

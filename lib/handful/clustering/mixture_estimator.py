@@ -22,15 +22,15 @@ class MixtureEstimator(CentersEstimator):
 
         Parameters
         ----------
-        X : array or memory map, shape (n, d); of a dask array or frame the result is a dask array, as it is of
-            `transform` and `score_samples`
+        X : array or memory map, shape (n, d); of a dask array, frame or bag the result is a dask array, as it
+            is of `predict_proba`, `transform` and `score_samples`
         greedy : bool, begin at the centre that an inverted file finds and walk on over the neighbourhoods of the fit:
             about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. One
             or two rows in a hundred end at another centre nearby.
         """
         check_is_fitted(self)
         if is_dask(X):
-            return over_chunks("rowwise")(self, "predict", X, dtype=np.intp, greedy=greedy)
+            return over_chunks("rowwise")(self, "predict", X, greedy=greedy)
         X = self._validate(X)
         if greedy:
             return np.concatenate([self._walk(rows) for _, rows in dense_blocks(X, X.shape[0])])
@@ -52,6 +52,8 @@ class MixtureEstimator(CentersEstimator):
     def predict_proba(self, X: Table) -> np.ndarray:
         """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all C are computed."""
         check_is_fitted(self)
+        if is_dask(X):
+            return over_chunks("rowwise")(self, "predict_proba", X)
         return np.concatenate([softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
     def bic(self, X: Table) -> float:

@@ -131,8 +131,8 @@ class VCGMM(MixtureEstimator):
         ----------
         X : array or memory map, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
             coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of chunks, of which a
-            coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array
-            (not for a bag), and there is no `inertia_`
+            coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array,
+            and there is no `inertia_`
         y : ignored
         sample_weight : shape (n,), how often each row counts
 
@@ -176,7 +176,7 @@ class VCGMM(MixtureEstimator):
         self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
             if lazy:
-                self.labels_ = over_chunks("rowwise")(self, "_nearest", X, dtype=np.intp)
+                self.labels_ = over_chunks("rowwise")(self, "_nearest", X)
             else:
                 self._keep_labels(*data)
         elif hasattr(self, "labels_"):

@@ -94,6 +94,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def transform(self, X):
         """Measurements, shape (n, size), of the signals in the rows of `X`."""
         check_is_fitted(self, "indices_")
+        refuse_dask(self, "map it over the chunks: X.map_blocks(selector.transform).", X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return X @ self.measurements_.T.astype(X.dtype)
 

@@ -296,7 +296,7 @@ def _call(function, place, fragments, columns, shared, own):
 def _part(X, y, weights, rows, columns):
     # Some rows of a source, of which `columns` are the names, as arrays; weights are ones where there are none.
     if isinstance(X, list):
-        X, y, weights = _items(X)
+        X, y, weights = rows_of_items(X)
     if hasattr(X, "columns"):
         X = X.copy(deep=False)
         sides = {name: X.pop(name) for name in SIDES if name in X.columns}
@@ -325,8 +325,8 @@ def _aligned(values):
     return np.require(values, requirements="A")
 
 
-def _items(items):
-    # The items of a bag's partition as one chunk.
+def rows_of_items(items):
+    """The items of a bag's partition as one chunk: X, y or None, weights or None."""
     if not items:
         raise ValueError("a partition of the bag is empty: its items are X, (X, y) or (X, y, sample_weight).")
     items = [(*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None) for item in items]

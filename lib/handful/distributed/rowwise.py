@@ -2,40 +2,45 @@
 
 from copy import copy
 
+import dask
+import dask.array as da
 import numpy as np
+from scipy import sparse
 
-from handful.distributed.chunks import Chunks
+from handful.distributed.chunks import Chunks, rows_of_items
 
 
-def rowwise(estimator, method, X, *, n_columns=None, dtype=np.float64, **options):
+def rowwise(estimator, method, X, **options):
     """A dask array of what a method of a fitted estimator gives for each row, computed when it is asked for.
 
     Parameters
     ----------
     estimator : fitted
     method : str
-    X : dask array or frame, shape (n, d)
-    n_columns : int, of the result, which has shape (n, n_columns); None for shape (n,)
-    dtype : of the result
+    X : dask array or frame, shape (n, d), or bag of chunks
     options : keyword arguments of the method
     """
-    name = type(estimator).__name__
-    if not hasattr(X, "numblocks") and not hasattr(X, "to_dask_array"):
-        raise ValueError(
-            f"{name}.{method} takes a dask array or frame, got {type(X).__name__}: map it over the chunks."
-        )
-    X = X.to_dask_array() if hasattr(X, "to_dask_array") else X
-    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has shape {X.shape}, but {name} is expecting {estimator.n_features_in_} features as input."
-        )
+    d = estimator.n_features_in_
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array()
+    elif not hasattr(X, "numblocks"):
+        items = [dask.delayed(_dense)(part) for part in X.to_delayed()]
+        parts = [da.from_delayed(rows, (np.nan, d), dtype=np.float64) for rows in items]
+        X = da.concatenate(parts, allow_unknown_chunksizes=True)
+    if X.ndim != 2 or X.shape[1] != d:
+        raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} is expecting {d} features as input.")
     alone = copy(estimator)
     for attribute in ("labels_", "feature_names_in_"):
         vars(alone).pop(attribute, None)
     X = X.rechunk({1: -1})
-    shape = dict(drop_axis=1) if n_columns is None else dict(chunks=(X.chunks[0], (n_columns,)))
-    meta = np.empty((0,) * (1 if n_columns is None else 2), dtype=dtype)
-    return X.map_blocks(_apply, alone, method, options, dtype=dtype, meta=meta, **shape)
+    none = _apply(np.empty((0, d), X.dtype), alone, method, options)
+    shape = dict(drop_axis=1) if none.ndim == 1 else dict(chunks=(X.chunks[0], none.shape[1:]))
+    return X.map_blocks(_apply, alone, method, options, dtype=none.dtype, meta=none, **shape)
+
+
+def _dense(items):
+    X = rows_of_items(items)[0]
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def _apply(X, estimator, method, options):
@@ -45,13 +50,7 @@ def _apply(X, estimator, method, options):
 
 
 def take(collection, indices):
-    """Some rows of a dask array, frame or series, or of a bag of chunks, as a numpy array or CSR matrix.
-
-    Raises
-    ------
-    ValueError
-        for a bag of pairs, whose labels have no other way out: `Chunks(bag).take` gives both
-    """
+    """Some rows of a dask array, frame or series, as a numpy array."""
     if getattr(collection, "ndim", 2) == 1:  # labels: chunks of rows have columns
         flat = collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
         if flat.dtype.kind in "fiub":

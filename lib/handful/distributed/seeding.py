@@ -22,14 +22,15 @@ def nearest(X, centers):
 def farthest_first(chunks, n, rng):
     """As `handful.baselines.farthest_first`, the same rows: ``(indices, rows)``. `n` passes.
 
-    Each chunk keeps the distances of its rows to the rows chosen so far; where a worker dies they are computed again.
+    Each chunk keeps the distances of its rows to the rows chosen so far, and its farthest row; where a worker dies they
+    are computed again.
     """
     chosen = [int(chunks.nth([rng.integers(int(chunks.present.sum()))])[0])]
     rows = chunks.take(chosen)[0]
     state = chunks.tasks(_unlimited)
     while len(chosen) < n:
         state = list(dask.persist(*chunks.tasks(_approached, rows[-1], chosen[-1], own=[(part,) for part in state])))
-        best = chunks.map(_farthest, own=[(part,) for part in state])
+        best = chunks.compute([part[1] for part in state])
         _, index, row = max((found for found in best if found is not None), key=lambda found: (found[0], -found[1]))
         chosen.append(index)
         rows = np.concatenate([rows, row[None]])
@@ -37,22 +38,18 @@ def farthest_first(chunks, n, rng):
 
 
 def _unlimited(chunk):
-    return np.where(chunk.weights > 0, np.inf, -1.0)
+    return np.where(chunk.weights > 0, np.inf, -1.0), None
 
 
-def _approached(chunk, point, chosen, sq_dist):
-    sq_dist = sq_dist.copy()
+def _approached(chunk, point, chosen, state):
+    sq_dist = state[0].copy()
     approach(np.ascontiguousarray(chunk.X), point, sq_dist)
     if chunk.start <= chosen < chunk.start + len(chunk):
         sq_dist[chosen - chunk.start] = -1.0
-    return sq_dist
-
-
-def _farthest(chunk, sq_dist):
     if not len(chunk):
-        return None
+        return sq_dist, None
     best = int(np.argmax(sq_dist))
-    return float(sq_dist[best]), chunk.start + best, chunk.X[best]
+    return sq_dist, (float(sq_dist[best]), chunk.start + best, chunk.X[best])
 
 
 def _points(chunk):

@@ -31,13 +31,14 @@ def fit(selector, X, y, sample_weight):
             f"{name} needs all rows at once and takes no dask data; MergeReduce({name}(...), size=...) does, a part at "
             "a time, or choose from a part: X[:100_000].compute()."
         )
-    if y is None and selector._needs_y:
-        raise ValueError(f"{name} requires y to be passed: it selects the points on which a model of y can be trained.")
     chunks = Chunks(X, y, sample_weight, classes=selector._needs_y)
     if chunks.sparse and not isinstance(selector, SPARSE):
         raise ValueError(f"{name} takes no sparse chunks: make them dense, or use UniformCoreset or SVMCoreset.")
     if selector._needs_y and not chunks.has_y:
-        raise ValueError(f"{name} requires y: the items of the bag must be (X, y).")
+        raise ValueError(
+            f"{name} requires y to be passed, or a bag of (X, y): it selects the points on which a model of y can be "
+            "trained."
+        )
     if selector._reads:
         check_magnitude(np.array([chunks.largest]), "X", chunks.dtype)
     check_size(selector.size, int(chunks.present.sum()), chunks.n, repeats=selector._repeats)

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import as_generator, check_integer, check_sample_weight, refuse_dask
+from handful.checks import as_generator, check_integer, check_sample_weight, is_dask, refuse_dask
 from handful.coreset import Coreset, check_selector
 from handful.streaming.files import read_nodes, write_nodes
 from handful.streaming.tree import Node, reduce_nodes
@@ -72,7 +72,7 @@ class StreamMemory(BaseEstimator):
             for an array that is shorter than the stream so far, and before the first row
         """
         coreset = self.coreset_
-        n = min((_n_rows(a) for a in (X, *arrays) if a is not None), default=self.n_seen_)
+        n = min((_n_rows(a) for a in (X, *arrays) if a is not None and not is_dask(a)), default=self.n_seen_)
         if n < self.n_seen_:
             raise ValueError(
                 f"take needs the whole stream, {self.n_seen_} rows so far, got {n}; "

@@ -223,6 +223,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Table) -> np.ndarray:
         """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
         check_is_fitted(self)
+        refuse_dask(self, "map it over the chunks: X.map_blocks(model.predict).", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return margins.ravel() if len(self.coef_) == 1 else margins

@@ -72,7 +72,6 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ValueError
             if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up to rounding.
         """
-        refuse_dask(self, "fit it on the rows of a UniformCoreset, which takes them, and map transform over chunks.", X)
         X = self._rows(X, reset=True)
         check_integer("n_landmarks", self.n_landmarks)
         if self.rtol is not None:
@@ -97,6 +96,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return Z
 
     def _rows(self, X, *, reset):
+        refuse_dask(self, "fit it on the rows of a UniformCoreset, which takes them, and map transform over chunks.", X)
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
 
 

@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.bilevel.proxies.kernels import DTYPES, flattened
-from handful.checks import MAX_SEED, as_generator, check_integer
+from handful.checks import MAX_SEED, as_generator, check_integer, refuse_dask
 
 
 class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -62,7 +62,11 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def transform(self, X):
         """The features of each row of `X`, shape (n, r)."""
         check_is_fitted(self, "svd_")
-        return self.svd_.transform(self._leaves(validate_data(self, flattened(X), dtype=DTYPES, reset=False)))
+        return self.svd_.transform(self._leaves(self._rows(X, reset=False)))
+
+    def _rows(self, X, *, reset):
+        refuse_dask(self, "fit it on the rows of a UniformCoreset, which takes them, and map transform over chunks.", X)
+        return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
 
     def _fit(self, X, y):
         # here, as importing them takes a while
@@ -77,7 +81,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "forest must have leaves to ask for, as ExtraTreesClassifier() has (an instance, not the class), got "
                 f"forest={forest!r}."
             )
-        X = validate_data(self, flattened(X), dtype=DTYPES)
+        X = self._rows(X, reset=True)
         rng = as_generator(self.random_state)
         self.forest_ = clone(forest).set_params(random_state=int(rng.integers(MAX_SEED))).fit(X, y)
         self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
