@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from handful.checks import ConvergenceError
 from handful.data import load, standardise
 from handful.sampling import FixedMixture, MixtureSampler, UniformSampler, group_components
 from sklearn.metrics import average_precision_score
@@ -64,6 +65,8 @@ def prepare(dataset, seed, *, n, n_test):
 def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, batch_size, learning_rates):
     """A network trained with batches of one method, at the learning rate with the least validation loss in the end.
 
+    Learning rates at which training diverges are passed over.
+
     Parameters
     ----------
     dataset, seed, n, n_test : as in `prepare`
@@ -83,10 +86,13 @@ def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, ba
     marks = np.unique(np.linspace(0, n_steps, n_marks + 1).astype(int)[1:])
     options = dict(hidden=hidden, marks=marks, batch_size=batch_size, seed=seed)
     curves = [_train(method, parts, learning_rate=rate, **options) for rate in learning_rates]
-    return min(curves, key=lambda curve: curve[-1].pop("validation"))
+    if not any(curves):
+        raise ConvergenceError(f"{dataset}, {method}: training diverges at the learning rates {learning_rates}.")
+    return min(filter(None, curves), key=lambda curve: curve[-1].pop("validation"))
 
 
 def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
+    """The rows of a curve; none where the losses overflow."""
     (X, y), validation, test = parts
     torch.manual_seed(seed)
     widths = [X.shape[1], hidden, hidden, int(y.max()) + 1]
@@ -101,6 +107,8 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
             indices, weights = sampler.sample()
             rows = torch.from_numpy(indices)
             losses = nn.functional.cross_entropy(model(X[rows]), targets[rows], reduction="none")
+            if not torch.isfinite(losses).all():
+                return []
             optimizer.zero_grad()
             (torch.from_numpy(weights).float() * losses).mean().backward()
             optimizer.step()
