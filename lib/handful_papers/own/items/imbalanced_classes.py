@@ -25,10 +25,11 @@ def evidence(run):
 
 
 def _steps_saved(rows):
-    """Steps until the test loss is what uniform batches end with, over all steps: data set -> one value a seed."""
+    """Steps until the test loss is what uniform batches end with, over their own: data set -> one value a seed."""
     found = {}
     for (dataset, _), run in rows.groupby(["dataset", "seed"]):
-        level = run[run.method == "uniform"].test.iloc[-1]
-        share = steps_to(run[run.method == "mixture"], level) / run.step.max()
-        found.setdefault(dataset, []).append(share)
+        curves = dict(list(run.groupby("method")))
+        level = curves["uniform"].test.iloc[-1]
+        ratio = steps_to(curves["mixture"], level) / steps_to(curves["uniform"], level)
+        found.setdefault(dataset, []).append(ratio)
     return {dataset: np.array(values) for dataset, values in found.items()}
