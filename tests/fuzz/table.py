@@ -90,6 +90,7 @@ EXEMPT = {
     },
     "handful.linalg.alias_records": INSIDE,
     "handful.linalg.draw_alias": KERNEL,
+    "handful.linalg.one_blas_thread": "takes nothing",
     "handful.linalg.resolve_alias": KERNEL,
     "handful.linalg.restricted_simplex_point": KERNEL,
     "handful.linalg.simplex_point": KERNEL,

@@ -5,6 +5,7 @@ from handful.sampling.full_information import mixture_cost
 from handful_papers.vrm import cartpole, replay
 from handful_papers.vrm.kmeans import METHODS, loss, run, split, start
 from handful_papers.vrm.regression import (
+    LEAN,
     blobs_run,
     kdpp_run,
     make_blobs,
@@ -82,10 +83,12 @@ def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never
         "uniform": [(10, 4.0), (100, 2.0)],
         "vrm": [(10, 2.0), (100, 1.0)],
         "equal mixture": [(10, 9.0), (100, 3.0)],
+        LEAN: [(10, 4.0), (100, 2.0)],
     }
+    seconds = {"vrm": 2.0, LEAN: 0.5}
     rows = pd.DataFrame(
         [
-            dict(method=m, seed=0, step=t, mse=e, seconds=t * (2.0 if m == "vrm" else 1.0))
+            dict(method=m, seed=0, step=t, mse=e, seconds=t * seconds.get(m, 1.0))
             for m, curve in curves.items()
             for t, e in curve
         ]
@@ -93,6 +96,7 @@ def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never
     found = speed_ups(rows)
     assert found.in_steps["vrm", 0] == pytest.approx(10)
     assert found.in_time["vrm", 0] == pytest.approx(5)  # each of its steps takes twice as long
+    assert found.in_time_lean["vrm", 0] == pytest.approx(2.5)  # and four times as long as a lean one
     assert found.in_steps["equal mixture", 0] == 0
 
 
