@@ -65,7 +65,6 @@ EXEMPT = {
     "handful.clustering.variational.random_neighbours": INSIDE,
     "handful.clustering.variational.random_sets": INSIDE,
     "handful.clustering.vcgmm_kernels.Threads": INSIDE,
-    "handful.clustering.vcgmm_kernels.mix": INSIDE,
     "handful.continual.vcl.gaussian_kl": INSIDE,
     "handful.continual.views.Views": INSIDE,
     "handful.data.BadFileError": ERROR,
