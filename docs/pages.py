@@ -85,12 +85,21 @@ def link_names(app, doctree):
     for literal in list(doctree.findall(lambda node: node.tagname == "literal")):
         name = re.match(r"[\w.]*", literal.astext())[0]
         capital = name.rpartition(".")[2][:1].isupper()
-        if name not in known or not (capital or "." in name) or literal.parent.tagname == "reference":
+        if name not in known or not (capital or "." in name) or _within(literal):
             continue
         options = dict(reftype="obj", refdomain="py", reftarget=known[name], refdoc=app.env.docname)
         link = addnodes.pending_xref("", **options)
         literal.replace_self(link)
         link += literal
+
+
+def _within(node):
+    # titles are copied into tables of contents, where no link is resolved; a link holds no other
+    while node.parent is not None:
+        node = node.parent
+        if node.tagname in ("title", "reference", "pending_xref", "term"):
+            return True
+    return False
 
 
 def _reference(room):
