@@ -81,6 +81,11 @@ def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, ba
     list of dict, one for each mark: step, seconds (of training so far), learning_rate, log-losses in nats of all rows
     to train on (train) and of the test rows (test), and ap, the average precision on the test rows in percent: of the
     rarer one of two classes, otherwise the mean over the classes, one against the others
+
+    Raises
+    ------
+    ConvergenceError
+        where training diverges at each of the learning rates
     """
     parts = prepare(dataset, seed, n=n, n_test=n_test)
     marks = np.unique(np.linspace(0, n_steps, n_marks + 1).astype(int)[1:])
