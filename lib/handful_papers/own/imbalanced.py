@@ -78,9 +78,9 @@ def curve_rows(dataset, method, seed, *, n, n_test, hidden, n_steps, n_marks, ba
 
     Returns
     -------
-    list of dict, one for each mark: step, seconds (of training so far), learning_rate, log-losses in nats of all rows
-    to train on (train) and of the test rows (test), and ap, the average precision on the test rows in percent: of the
-    rarer one of two classes, otherwise the mean over the classes, one against the others
+    list of dict, one for each mark: step, seconds (CPU time of training so far), learning_rate, log-losses in nats of
+    all rows to train on (train) and of the test rows (test), and ap, the average precision on the test rows in percent:
+    of the rarer one of two classes, otherwise the mean over the classes, one against the others
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
     sampler = make_sampler(method, y, batch_size=batch_size, seed=seed)
     seconds, done, curve = 0.0, 0, []
     for mark in marks:
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(mark - done):
             indices, weights = sampler.sample()
             rows = torch.from_numpy(indices)
@@ -118,7 +118,7 @@ def _train(method, parts, *, hidden, marks, batch_size, learning_rate, seed):
             (torch.from_numpy(weights).float() * losses).mean().backward()
             optimizer.step()
             sampler.update(losses.detach().numpy())
-        seconds, done = seconds + time.perf_counter() - start, mark
+        seconds, done = seconds + time.process_time() - start, mark
         row = dict(step=int(mark), seconds=seconds, learning_rate=learning_rate, train=_log_loss(model, X, y))
         curve.append(row | dict(test=_log_loss(model, *test), ap=_precision(model, *test)))
     curve[-1]["validation"] = _log_loss(model, *validation)
