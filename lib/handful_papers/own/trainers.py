@@ -20,6 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from handful_papers.looks import data_name
 from handful_papers.own.looks import METHODS
 from handful_papers.style import figure
 
@@ -236,9 +237,7 @@ def draw_relative(rows, datasets, unseen):
         ]
         ax.set_xticks(ticks, [f"{t:g}" for t in ticks], minor=False)
         ax.minorticks_off()
-        ax.set_yticks(
-            range(len(names)), [f"{d} *".replace("_", " ") if d in unseen else d.replace("_", " ") for d in names]
-        )
+        ax.set_yticks(range(len(names)), [data_name(d) + " *" * (d in unseen) for d in names])
     axes[0, 0].invert_yaxis()
     for ax in axes[1]:
         ax.set_xlabel("loss over the stratified draw's")
