@@ -1,5 +1,6 @@
 """Notebooks as pages that can be read from disk: maths as MathML, nothing in them that runs or fetches."""
 
+import base64
 import re
 from functools import cache
 
@@ -23,18 +24,31 @@ _ATTRIBUTES = (
     "width xmlns"
 )
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)  # their text is for no reader
+_PICTURE = re.compile(r"(!\[[^\]]*\])\(([^():]+\.png)\)")
 
 
-def notebook_body(path):
+def notebook_body(path, source):
     """A notebook's cells as HTML: without scripts, styles of its own, or anything from the network.
 
     Parameters
     ----------
     path : pathlib.Path of the .ipynb
+    source : pathlib.Path of the notebook that it is a run of, or itself: its pictures are named from there, and become
+        part of the page
     """
     exporter, cleaner = _tools()
-    body, _ = exporter.from_notebook_node(nbformat.read(path, as_version=4))
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _PICTURE.sub(lambda found: _embedded(*found.groups(), source.parent), cell.source)
+    body, _ = exporter.from_notebook_node(notebook)
     return cleaner.clean(_UNSEEN.sub("", body))
+
+
+def _embedded(alt, name, folder):
+    if not (folder / name).is_file():
+        return f"{alt}({name})"  # which the cleaner takes out
+    return f"{alt}(data:image/png;base64,{base64.b64encode((folder / name).read_bytes()).decode()})"
 
 
 def markdown(source):

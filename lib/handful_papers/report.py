@@ -46,7 +46,7 @@ def build_report(figures):
     pages = {path: _page_of(path, figures) for path in executed}
     pages |= {path: figures / "notebooks" / "source" / f"{name}.html" for name, path in sources.items()}
     for path, page in pages.items():
-        _notebook_page(path, page, figures, shown)
+        _notebook_page(path, page, figures, shown, sources)
     old = stale(figures, root / "notebooks") if root else []
     rules = {claim.id: claim for paper in catalogue() for i in paper.items for claim in declared(i.paper, i.notebook)}
     shared = {
@@ -185,7 +185,7 @@ def _page_of(executed, figures):
     return figures / page if page.parts[0] == "notebooks" else figures / "notebooks" / page
 
 
-def _notebook_page(path, page, figures, shown):
+def _notebook_page(path, page, figures, shown, sources):
     """A notebook as a page, written again only if the notebook or our looks are newer; `shown`: those with a card."""
     newest = max(file.stat().st_mtime for file in (path, *_TEMPLATES.iterdir(), Path(__file__)))
     if page.is_file() and page.stat().st_mtime > newest:
@@ -201,7 +201,7 @@ def _notebook_page(path, page, figures, shown):
         home=_relative(figures, page.parent),
         card=f"{path.parent.name}.html#{path.stem}" if name in shown else "",
         raw=_relative(path, page.parent),
-        body=notebook_body(path),
+        body=notebook_body(path, sources.get(name, path)),
     )
 
 

@@ -1,5 +1,6 @@
 """The report and the README's table, from records written for the purpose; the catalogue of all items."""
 
+import base64
 import json
 import re
 from collections import Counter
@@ -195,6 +196,17 @@ def test_every_formula_of_the_notebooks_becomes_mathml():
     formulas = [formula for html in rendered for formula in re.findall(r"<math.*?</math>", html, re.DOTALL)]
     shown = [re.sub(r"<annotation.*?</annotation>|<[^>]*>", " ", formula, flags=re.DOTALL) for formula in formulas]
     assert [text for text in shown if "\\" in text] == []  # a command that the converter does not know
+
+
+def test_a_picture_of_a_notebook_becomes_part_of_its_page(tmp_path):
+    from handful_papers.notebook_pages import notebook_body
+
+    source = ROOT / "notebooks" / "bico" / "label_your_own.ipynb"
+    copy = tmp_path / "run.ipynb"
+    copy.write_text(source.read_text())
+    picture = re.search(r'<img [^>]*src="data:image/png;base64,([^"]+)"', notebook_body(copy, source)).group(1)
+    assert base64.b64decode(picture) == (ROOT / "figures" / "labelling_panel.png").read_bytes()
+    assert "src=" not in notebook_body(copy, copy)  # no such file from there
 
 
 def test_a_card_sets_both_numbers_side_by_side(figures):
