@@ -30,13 +30,13 @@ DATA_NAMES = {
     "fsdd": "Spoken Digits",
     "gaussian_mixture": "Gaussian mixture",
     "grey_patches": "grey patches",
-    "htru2": "HTRU2",
     "mnist": "MNIST",
     "pathological": "Pathological",
     "sample_patches": "image patches",
     "skin_nonskin": "Skin",
     "spoken_tones": "spoken tones",
     "susy_subset": "SUSY",
+    "w8a": "W8a",
 }
 
 
