@@ -640,8 +640,7 @@ def choose(*data):
 
 few = np.load(folder / "npy" / "000.npy")[:500]
 BilevelCoreset(size=6, random_state=0).fit(few, (few[:, 0] > 0).astype(int))  # loads what is compiled
-# dask would join small parquet files to partitions of 75 MB
-with dask.config.set({"scheduler": "sync", "dataframe.parquet.minimum-partition-size": 1}):
+with dask.config.set(scheduler="sync"):
     choose(*data(1))
     now = int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData"))) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (now + (24 << 20),) * 2)
