@@ -368,7 +368,7 @@ def write_methods():
     ]
     far = [
         "",
-        f"# Carried over to {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers",
+        f"## Carried over to {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers",
         "",
         "| method | passes | TB read | minutes of work | minutes of driver and scheduler | driver, MB "
         "| 20 million rows, measured to carried over: work | driver and scheduler |",
