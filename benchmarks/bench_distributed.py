@@ -1,7 +1,8 @@
 """Coresets over a dask cluster of two processes: the same answer, speed, memory, and what a thousand times more takes.
 
-``python benchmarks/bench_distributed.py`` writes the table; with ``--large`` another, of 20 million x 50 rows (4 GB);
-with ``--kills`` a third, of workers killed at random moments.
+``python benchmarks/bench_distributed.py`` writes the table, over one worker and over two; with ``--large`` another, of
+20 million x 50 rows (4 GB); with ``--kills`` a third, of workers killed at random moments. Each of the first two also
+writes a row a method, and what the numbers carry over to: distributed_methods.md.
 """
 
 import json
@@ -40,31 +41,39 @@ from handful.sensitivity import MixtureSensitivity
 from handful_papers import provenance
 
 LIMIT = "2GB"  # of a worker
-N_WORKERS, D, CHUNK = 2, 50, 62_500
-N, N_ALONE = 250_000, 125_000
-FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the constants are carried over to
+N_WORKERS, D = 2, 50
+SMALL = dict(n=1_000_000, d=D, workers=N_WORKERS, chunk=250_000)
+MORE = 4_000_000  # rows of the first table, too: a line through both is carried over
 LARGE = dict(n=20_000_000, d=D, workers=N_WORKERS, chunk=250_000)
-SELECTIONS = ("bilevel, 20, in fives", 100, "in fives", 5), ("bilevel, 20, quadratic", 12, "one by one", 1)
-AT_LARGE = "uniform", "lightweight", "merge", "VCGMM"
-N_PRODUCTS, GOAL = 5, 100  # at that size: products before a selection, and after it; the points that the bar is for
+AT_LARGE = "uniform", "stratified", "lightweight", "merge", "VCGMM"
+FAR = dict(n=10**9, d=100, workers=64, chunk=250_000)  # what the line is carried over to
+FEW = dict(n=125_000, chunk=15_625)  # rows of which a machine without dask chooses, too
+SELECTIONS = ("in fives", 100, 5), ("one by one", 12, 1)  # name, points, batch size
+N_PRODUCTS = 5  # before a selection, and after it
 KILLS = dict(kills=20, n=12_000, d=D, chunk=1500)
+PEAK, SHARE = "worker's peak", "driver and scheduler"
+WORK, DRIVER = "work of the workers", "work of driver and scheduler"
+SHARED = "Both cores were shared with other people's work: CPU seconds say what a method takes, the clock says less."
 
 
-def methods(leaf_size=50_000, log_rows=14):
-    """Name, selector, passes over the data, bytes that the driver holds for n rows, d columns and c chunks."""
+def methods(m=20, leaf_size=50_000, log_rows=14):
+    """Name, selector, passes over the data, bytes that the driver holds for n rows, d columns and c chunks.
+
+    Methods that read the data for each point choose `m`.
+    """
     few = 8 * 4096
     return [
-        ("uniform, 1,000", UniformCoreset(1000, random_state=0), 3, lambda n, d, c: 1000 * d * 8),
+        ("uniform, 1,000", UniformCoreset(1000, random_state=0), 2, lambda n, d, c: 1000 * d * 8),
         ("stratified, 1,000", StratifiedCoreset(1000, random_state=0), 5, lambda n, d, c: 1000 * d * 8),
         ("lightweight, 10,000", LightweightCoreset(10_000, random_state=0), 4, lambda n, d, c: n / 4096 * (d + 2) * 16),
-        ("bilevel, 20, linear", _bilevel("linear", 1), 42, lambda n, d, c: few * d),
-        ("bilevel, 20, quadratic", _bilevel("quadratic", 1), 42, lambda n, d, c: few * d),
-        ("bilevel, 20, in fives", _bilevel("quadratic", 5), 12, lambda n, d, c: few * d),
+        (f"bilevel, {m}, linear", _bilevel(m, "linear", 1), 2 * m + 2, lambda n, d, c: few * d),
+        (f"bilevel, {m}, quadratic", _bilevel(m, "quadratic", 1), 2 * m + 2, lambda n, d, c: few * d),
+        (f"bilevel, {m}, in fives", _bilevel(m, "quadratic", 5), 2 * -(-m // 5) + 4, lambda n, d, c: few * d),
         ("SVM, 1,000", SVMCoreset(1000, random_state=0), 5, lambda n, d, c: c * d * 8 * (d + 8)),
         ("logistic sensitivity, 1,000", LogisticSensitivity(1000, random_state=0), 16, lambda n, d, c: few * d),
         ("mixture sensitivity, 1,000", MixtureSensitivity(1000, random_state=0), 16, lambda n, d, c: few * d),
-        ("k-means||, 20", KMeansPlusPlus(20, random_state=0), 13, lambda n, d, c: 100 * d * 8),
-        ("k-center, 20", KCenter(20, random_state=0), 22, lambda n, d, c: 20 * d * 8),
+        ("KMeansPlusPlus, 20", KMeansPlusPlus(20, random_state=0), 13, lambda n, d, c: 100 * d * 8),
+        (f"k-center, {m}", KCenter(m, random_state=0), m + 2, lambda n, d, c: m * d * 8),
         (
             "merge and reduce, uniform, 1,000",
             MergeReduce(UniformCoreset(), size=1000, leaf_size=leaf_size, random_state=0),
@@ -80,8 +89,8 @@ def methods(leaf_size=50_000, log_rows=14):
     ]
 
 
-def _bilevel(rule, batch_size):
-    return BilevelCoreset(size=20, rule=rule, random_state=0, strategy=Forward(batch_size, n_start=2))
+def _bilevel(size, rule, batch_size):
+    return BilevelCoreset(size=size, rule=rule, random_state=0, strategy=Forward(batch_size, n_start=2))
 
 
 def write_rows(folder, n, chunk):
@@ -94,7 +103,7 @@ def write_rows(folder, n, chunk):
         np.save(folder / f"y{i:09}.npy", X @ direction + rng.standard_normal(len(X), dtype=np.float32) > 0)
 
 
-def from_files(folder, n, chunk=CHUNK):
+def from_files(folder, n, chunk):
     """The first n rows of the files as dask arrays, which read a file in each task that needs it."""
     out = []
     for name, shape, dtype in (("X", (D,), np.float32), ("y", (), bool)):
@@ -122,9 +131,8 @@ def choose(selector, X, y):
     return (fit.cluster_centers_,) if isinstance(fit, VCGMM) else (fit.indices_, fit.weights_)
 
 
-def same(selector, folder):
+def same(selector, X, y):
     """Whether processes give the digits of one process, and the rows of one machine without dask."""
-    X, y = from_files(folder, N_ALONE)
     there = choose(selector, X, y)
     with dask.config.set(scheduler="sync"):
         here = choose(selector, X, y)
@@ -164,66 +172,74 @@ def _nothing(i):
 
 
 @contextmanager
-def cluster_with_rows(n, chunk=CHUNK, left=None):
-    """Two worker processes, and files of n rows: the client and the folder.
+def cluster_with_rows(n, chunk, workers=N_WORKERS, left=None):
+    """Worker processes, and files of n rows: the client and the folder.
 
     The list `left` is given what the workers left on disk when they ended, locks aside.
     """
-    options = dict(n_workers=N_WORKERS, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
+    options = dict(n_workers=workers, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None)
     with tempfile.TemporaryDirectory() as folder:
-        rows, workers = Path(folder, "rows"), Path(folder, "workers")
+        rows, own = Path(folder, "rows"), Path(folder, "workers")
         rows.mkdir()
-        with LocalCluster(**options, local_directory=workers) as cluster, Client(cluster) as client:
+        with LocalCluster(**options, local_directory=own) as cluster, Client(cluster) as client:
             write_rows(rows, n, chunk)
             yield client, rows
         if left is not None:
-            left += [path for path in workers.rglob("*") if path.is_file() and "lock" not in path.name]
+            left += [path for path in own.rglob("*") if path.is_file() and "lock" not in path.name]
+
+
+def few_rows(folder):
+    """Rows to compare on, and to load what is compiled in every worker: dask arrays."""
+    folder = folder / "few"
+    folder.mkdir()
+    write_rows(folder, **FEW)
+    return from_files(folder, **FEW)
 
 
 def main():
-    bench, far = Bench("distributed", "Coresets over two worker processes of 2 GB"), []
-    with cluster_with_rows(N) as (client, folder):
-        for n in (100, 1000, 10_000):
-            a_task = spent(client, partial(empty_tasks, n))[1] / n
-            bench.value(f"{n:,} empty tasks", "driver and scheduler", 1e3 * a_task, unit="ms of CPU a task")
-        X, y = from_files(folder, N)
-        for name, selector, n_passes, held in methods():
-            digits, rows = same(selector, folder)  # and loads what is compiled
-            peaks(client, reset=True)
-            work, driver, wall = spent(client, partial(choose, selector, X, y))
-            case = f"{name}; {N:,} x {D}"
-            bench.value(case, "digits of one process", digits, unit="1 = yes", bar=1, direction=">=")
-            bench.value(case, "rows of one machine without dask", rows, unit="1 = yes")
-            bench.value(case, "speed", N / work, unit="rows a CPU second of a worker")
-            bench.value(case, "time", wall, unit="s on the clock of a busy machine")
-            bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
-            bench.value(case, "driver and scheduler", 100 * driver / (work + driver), unit="% of the CPU time")
-            far.append(carried_over(name, n_passes, work, held, a_task))
-        rounds(bench, client, X, y, 20, {"one by one": 1, "in fives": 5})
-    bench.write(far=far, parameters=dict(n=N, d=D, chunk=CHUNK, workers=N_WORKERS, limit=LIMIT, carried_to=FAR))
-    write_far(far)
+    """A million rows over one worker, then as many, and four times as many, over two."""
+    bench, one = Bench("distributed", "One and four million rows over worker processes of 2 GB"), {}
+    bench.note(SHARED)
+    n, chunk = SMALL["n"], SMALL["chunk"]
+    with cluster_with_rows(n, chunk, workers=1) as (client, folder):
+        few, data = few_rows(folder), from_files(folder, n, chunk)
+        for name, selector, *_ in methods():
+            one[name] = measured(client, selector, few, data)
+    with cluster_with_rows(MORE, chunk) as (client, folder):
+        few = few_rows(folder)
+        for n_tasks in (100, 1000, 10_000):
+            a_task = spent(client, partial(empty_tasks, n_tasks))[1] / n_tasks
+            bench.value(f"{n_tasks:,} empty tasks", SHARE, 1e3 * a_task, unit="ms of CPU a task")
+        for name, selector, *_ in methods():
+            digits, rows = same(selector, *few)
+            bench.value(name, "digits of one process", digits, unit="1 = yes", bar=1, direction=">=")
+            bench.value(name, "rows of one machine without dask", rows, unit="1 = yes")
+            costs(bench, f"{name}; {n:,} rows, one worker", n, one[name])
+            for size in (n, MORE):
+                cost = measured(client, selector, few, from_files(folder, size, chunk))
+                costs(bench, f"{name}; {size:,} rows", size, cost)
+            bench.write(parameters=dict(SMALL, limit=LIMIT, more=MORE, rows_compared=FEW))
+    write_methods()
 
 
 def large():
-    """Twenty million rows: selections, a few other methods, and how far off it is what the small table carries over."""
-    bench = Bench("distributed_large", "20 million rows over two worker processes of 2 GB")
-    carried = {row["method"]: row for row in json.loads((RESULTS / "distributed.json").read_text())["far"]}
-    parameters, n = dict(LARGE, limit=LIMIT, products=2 * N_PRODUCTS), LARGE["n"]
+    """Twenty million rows: some methods, and selections against products with vectors."""
+    bench, n = Bench("distributed_large", "20 million rows over two worker processes of 2 GB"), LARGE["n"]
+    bench.note(SHARED)
+    parameters = dict(LARGE, limit=LIMIT, products=2 * N_PRODUCTS)
     done = finished(bench, parameters)
     with cluster_with_rows(n, LARGE["chunk"]) as (client, folder):
-        X, y = from_files(folder, n, LARGE["chunk"])
-        for name, size, way, batch_size in SELECTIONS:
-            if f"{n:,} x {D}, {size} points, {way}" not in done:
-                rounds(bench, client, X, y, size, {way: batch_size}, N_PRODUCTS, carried[name])
+        few, data = few_rows(folder), from_files(folder, n, LARGE["chunk"])
+        for way, size, batch_size in SELECTIONS:
+            case = f"bilevel, {size} points, {way}"
+            if case not in done:
+                against_products(bench, client, case, size, batch_size, few, data)
                 bench.write(parameters=parameters)
         for name, selector, *_ in methods():
-            case = f"{name}; {n:,} x {D}"
-            if name.startswith(AT_LARGE) and case not in done:
-                choose(selector, X[: 2 * LARGE["chunk"]], y[: 2 * LARGE["chunk"]])  # loads what is compiled
-                peaks(client, reset=True)
-                measured = spent(client, partial(choose, selector, X, y))
-                against(bench, client, case, measured, carried[name], 1)
+            if name.startswith(AT_LARGE) and name not in done:
+                costs(bench, name, n, measured(client, selector, few, data))
                 bench.write(parameters=parameters)
+    write_methods()
 
 
 def finished(bench, parameters):
@@ -234,60 +250,51 @@ def finished(bench, parameters):
     return {row["case"] for row in bench.rows}
 
 
-def against(bench, client, case, measured, far, more):
-    """What a method took of the large table beside what the small one's constants give, for `more` times its points."""
-    work, driver, wall = measured
-    rows = LARGE["n"] * LARGE["d"] / LARGE["workers"] / (FAR["n"] * FAR["d"] / FAR["workers"])
-    tasks = LARGE["n"] / LARGE["chunk"] / (FAR["n"] / FAR["chunk"])
-    for name, minutes, predicted in (
-        ("work of a worker", work / 60 / LARGE["workers"], more * rows * far["minutes_of_work"]),
-        ("driver and scheduler", driver / 60, more * tasks * far["minutes_of_scheduler"]),
-    ):
-        bench.value(case, name, minutes, unit="minutes of CPU")
-        bench.value(case, f"{name}, to what was carried over", minutes / predicted, unit="x")
+def measured(client, selector, few, data):
+    """What a choice takes, as `spent`, and the worker's peak in MB, once all that is compiled is loaded."""
+    choose(selector, *few)
+    peaks(client, reset=True)
+    return spent(client, partial(choose, selector, *data)), max(peaks(client))
+
+
+def costs(bench, case, n, cost):
+    """What a choice from n rows took, from `measured`."""
+    (work, driver, wall), peak = cost
+    bench.value(case, "speed", n / work, unit="rows a CPU second of a worker")
+    bench.value(case, PEAK, peak, unit="MB", bar=2000)
+    bench.value(case, SHARE, 100 * driver / (work + driver), unit="% of the CPU time")
+    bench.value(case, WORK, work / 60, unit="minutes of CPU")
+    bench.value(case, DRIVER, driver / 60, unit="minutes of CPU")
     bench.value(case, "time", wall / 60, unit="minutes on the clock of a busy machine")
-    bench.value(case, "worker's peak", max(peaks(client)), unit="MB", bar=2000)
 
 
-def rounds(bench, client, X, y, size, ways, n_products=None, far=None):
+def against_products(bench, client, case, size, batch_size, few, data):
     """Bilevel selection against two distributed products with a vector for each point.
 
-    Parameters
-    ----------
-    ways : dict, name -> batch size
-    n_products : int, products before the selection, and as many after it; None for all, half of them before
-    far : what was carried over of 20 points, to compare with
+    A few products are timed before the selection and as many after it.
     """
-    n_products = n_products or size // 2
-    few = 2 * X.chunks[0][0]
-    choose(_bilevel("quadratic", 1), X[:few], y[:few])
-    for name, batch_size in ways.items():
-        selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
-        taken = spent(client, partial(products, X, n_products))
-        peaks(client, reset=True)
-        ours = spent(client, partial(choose, selector, X, y))
-        taken += spent(client, partial(products, X, n_products))
-        taken *= size / n_products
-        case, unit = f"{len(X):,} x {D}, {size} points", f"x {2 * size} products X @ v"
-        bench.value(case, f"bilevel, {name}", ours[:2].sum() / taken[:2].sum(), unit=f"{unit}, CPU time", bar=3)
-        bench.value(case, f"bilevel, {name}", ours[2] / taken[2], unit=f"{unit}, on the clock", bar=3)
-        if far:
-            if size < GOAL:  # two points are drawn, and each further one takes its rounds
-                ratio = ours[:2].sum() * (GOAL - 2) / (size - 2) / (taken[:2].sum() * GOAL / size)
-                bench.value(case, f"bilevel, {name}, carried to {GOAL}", ratio, unit=f"x {2 * GOAL} products", bar=3)
-            against(bench, client, f"{case}, {name}", ours, far, size / 20)
+    selector = BilevelCoreset(size=size, random_state=0, strategy=Forward(batch_size, n_start=2))
+    taken = spent(client, partial(products, data[0], N_PRODUCTS))
+    ours = measured(client, selector, few, data)
+    taken += spent(client, partial(products, data[0], N_PRODUCTS))
+    taken *= size / N_PRODUCTS
+    unit = f"x {2 * size} products X @ v"
+    bench.value(case, "both together", ours[0][:2].sum() / taken[:2].sum(), unit=f"{unit}, CPU time", bar=3)
+    bench.value(case, "workers", ours[0][0] / taken[0], unit=f"{unit}, CPU time of the workers")
+    bench.value(case, "time", ours[0][2] / taken[2], unit=f"{unit}, on the clock of a busy machine", bar=3)
+    costs(bench, case, LARGE["n"], ours)
 
 
 def kills():
     """What comes of it when a worker is killed at random moments of each method, and what is left on disk."""
     bench = Bench("distributed_kills", f"One of two workers killed at {KILLS['kills']} random moments of each method")
     rng, done = np.random.default_rng(), finished(bench, KILLS)
-    for name, selector, *_ in methods(leaf_size=3000, log_rows=11):
+    for name, selector, *_ in methods(m=8, leaf_size=3000, log_rows=11):
         found, left = [], []
         while name not in done and len(found) < KILLS["kills"]:
             with (
                 forked("distributed", "handful.distributed", "handful.bilevel", "handful.clustering"),
-                cluster_with_rows(KILLS["n"], KILLS["chunk"], left) as (client, folder),
+                cluster_with_rows(KILLS["n"], KILLS["chunk"], left=left) as (client, folder),
             ):
                 X, y = from_files(folder, KILLS["n"], KILLS["chunk"])
                 with dask.config.set(scheduler="sync"):
@@ -345,41 +352,59 @@ def workers_at_work(client):
     return None
 
 
-def carried_over(name, n_passes, seconds, held, seconds_a_task):
-    """What a method would take on the large cluster: work in proportion to rows x columns, spread over the workers."""
-    n, d, workers, chunk = FAR["n"], FAR["d"], FAR["workers"], FAR["chunk"]
-    work = seconds * (n * d) / (N * D) / workers
-    dispatch = n_passes * 2 * (n / chunk) * seconds_a_task
-    return dict(
-        method=name,
-        passes=n_passes,
-        terabytes=n_passes * n * d * 4 / 1e12,
-        minutes_of_work=work / 60,
-        minutes_of_scheduler=dispatch / 60,
-        driver_megabytes=held(n, d, n / chunk) / 1e6,
-    )
-
-
-def write_far(far):
-    """The table of the documentation: results/distributed_far.md."""
+def write_methods():
+    """A row a method: results/distributed_methods.md, from the tables of both benchmarks."""
+    found = {}
+    for name in ("distributed", "distributed_large"):
+        path = RESULTS / f"{name}.json"
+        rows = json.loads(path.read_text())["rows"] if path.exists() else []
+        found |= {(row["case"], row["name"]): row["value"] for row in rows}
     lines = [
-        f"# {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers, carried over from two",
+        f"# What each method takes over chunks of {SMALL['chunk']:,} x {D}",
         "",
-        "| method | passes | TB read | minutes of work | minutes of scheduler | driver, MB |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| method | digits of one process | rows of one machine | a million rows, one worker: rows a CPU second "
+        "| two workers | four million, two workers | peak of a worker, MB | driver and scheduler, % of the CPU time |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
-    for row in far:
-        lines.append(
-            f"| {row['method']} | {row['passes']} | {row['terabytes']:.1f} | {row['minutes_of_work']:.1f} | "
-            f"{row['minutes_of_scheduler']:.1f} | {row['driver_megabytes']:,.0f} |"
-        )
-    lines += [
+    far = [
         "",
-        "Computed by bench_distributed.py from the constants in distributed.json, in CPU time. A selection of m points "
-        "takes m / 20 times what the row of 20 says.",
+        f"## Carried over to {FAR['n']:,} x {FAR['d']} float32 on {FAR['workers']} workers",
+        "",
+        "| method | passes | TB read | minutes of work | minutes of driver and scheduler | driver, MB "
+        "| 20 million rows, measured to carried over: work | driver and scheduler |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, _, n_passes, held in methods():
+        sizes = [f"{name}; {n:,} rows" for n in (SMALL["n"], MORE)]
+        if (sizes[1], SHARE) not in found:
+            continue  # not yet measured
+        same = [found[name, what] for what in ("digits of one process", "rows of one machine without dask")]
+        speeds = [found[case, "speed"] for case in (f"{sizes[0]}, one worker", *sizes)]
+        cells = [*("yes" if yes else "no" for yes in same), *(f"{speed:,.0f}" for speed in speeds)]
+        cells += [f"{found[sizes[1], PEAK]:,.0f}", f"{found[sizes[1], SHARE]:.0f}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+        work, driver = (partial(on_the_line, *(found[case, what] for case in sizes)) for what in (WORK, DRIVER))
+        few, many = (found[f"{n_tasks} empty tasks", SHARE] for n_tasks in ("100", "10,000"))
+        n, d = FAR["n"], FAR["d"]
+        cells = [f"{n_passes}", f"{n_passes * n * d * 4 / 1e12:.1f}", f"{work(n) * d / D / FAR['workers']:.1f}"]
+        cells += [f"{driver(n) * many / few:.1f}", f"{held(n, d, n / FAR['chunk']) / 1e6:,.0f}"]
+        checks = [
+            found[name, w] / line(LARGE["n"]) for w, line in ((WORK, work), (DRIVER, driver)) if (name, w) in found
+        ]
+        checks = [f"{ratio:.2f}" for ratio in checks] or ["", ""]
+        far.append(f"| {name} | {' | '.join(cells + checks)} |")
+    far += [
+        "",
+        "All of it is CPU time, from distributed.json and distributed_large.json. A selection of m points takes m / 20 "
+        "times what the row of 20 says.",
         "",
     ]
-    provenance.write_atomically(RESULTS / "distributed_far.md", "\n".join(lines))
+    provenance.write_atomically(RESULTS / "distributed_methods.md", "\n".join(lines + far))
+
+
+def on_the_line(small, more, n):
+    """What n rows take, on the line through what two sizes took: a part for the method, and one for each row."""
+    return small + max(more - small, 0) * (n - SMALL["n"]) / (MORE - SMALL["n"])
 
 
 if __name__ == "__main__":

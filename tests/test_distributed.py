@@ -1,6 +1,7 @@
 """Every estimator over dask data: the answer of one machine, and nothing pulled into this process."""
 
 import importlib
+import os
 import pickle
 import subprocess
 import sys
@@ -303,6 +304,69 @@ def test_frames_are_taken_with_their_columns(data, tmp_path):
     np.testing.assert_array_equal(model.labels_.compute(), model.predict(columns[0]).compute())
 
 
+def test_frames_of_every_kind_of_number_and_label_give_the_rows_of_one_machine(data):
+    dd = pytest.importorskip("dask.dataframe", reason="frames need pyarrow")
+    import pandas as pd
+
+    X, y, w = data
+    words = np.where(y > 0, "yes", "no")
+    table = pd.DataFrame(X, columns=list("abcd")).assign(flag=X[:, 0] > 0, y=y, word=words, w=w)
+    table["count"] = pd.array(np.arange(N) % 5, dtype="Int64")
+    table["kind"] = pd.Categorical(words)
+    table["left"] = pd.array(y, dtype="Int64")
+    frame = dd.from_pandas(table, npartitions=4)
+    columns = [*"abcd", "flag", "count"]
+    numbers = table[columns].to_numpy(dtype=float)
+    for selector in (BilevelCoreset(size=8, random_state=0), LightweightCoreset(100, random_state=0)):
+        alone = selector.fit(numbers, y, w).indices_.copy()
+        for label in ("y", "word", "kind", "left"):
+            for target in (frame[label], frame[[label]]):
+                np.testing.assert_array_equal(selector.fit(frame[columns], target, frame["w"]).indices_, alone)
+            rows, labels, _ = selector.take(frame[columns], frame[label])
+            np.testing.assert_array_equal(rows, numbers[alone])
+            assert labels.tolist() == table[label].iloc[alone].tolist()
+    pd.testing.assert_frame_equal(selector.take(frame)[0], frame.compute().iloc[alone])
+    model = CoresetEstimator(LightweightCoreset(100, random_state=0), LogisticRegression())
+    model.fit(frame[columns], frame["word"])
+    np.testing.assert_array_equal(model.predict(frame[columns]).compute(), model.predict(numbers))
+    refused = {
+        r"the columns 'word' \((str|string|object)\), 'kind' \(category\) hold none": (
+            frame[["a", "word", "kind"]],
+            None,
+        ),
+        "must be a dask array or series where .* got Series": (frame[columns], table["word"]),
+        "must be chunked like X, in 4 chunks, got 6; .*to_dask_array": (frame[columns], *lazily(y, chunks=500)),
+    }
+    for message, arguments in refused.items():
+        with pytest.raises(ValueError, match=message):
+            UniformCoreset(20).fit(*arguments)
+    for label in ("word", "left"):
+        table[label] = table[label].where(np.arange(N) != 1600)
+        missing = dd.from_pandas(table, npartitions=4)
+        with pytest.raises(ChunkError, match=r"chunk 2: y contains (missing values|NaN)"):
+            UniformCoreset(20).fit(missing[columns], missing[label])
+
+
+def test_labels_in_one_column_are_labels(data):
+    X, y, w = data
+    for selector in (StratifiedCoreset(60, random_state=0), SVMCoreset(60, n_clusters=2, random_state=0)):
+        flat = selector.fit(*lazily(X, y, w)).indices_.copy()
+        np.testing.assert_array_equal(selector.fit(*lazily(X, y[:, None], w)).indices_, flat)
+
+
+def test_take_gives_entries_as_they_are_and_refuses_rows_that_are_not_there(data):
+    X, y, _ = data
+    coreset = UniformCoreset(20, random_state=0).fit(*lazily(X, y))
+    images = np.arange(N * 4, dtype=np.int16).reshape(N, 2, 2)
+    words = y.astype(str)
+    for values in (images, words, X.astype(np.float32)):
+        taken = coreset.take(da.from_array(values, chunks=(700, *[1] * (values.ndim - 1))))[0]
+        np.testing.assert_array_equal(taken, values[coreset.indices_])
+        assert taken.dtype == values.dtype
+    with pytest.raises(ValueError, match=r"the coreset holds row \d+, but got 100 rows"):
+        coreset.take(*lazily(X[:100]))
+
+
 # --- nothing is pulled whole into this process
 
 
@@ -491,6 +555,9 @@ def test_a_task_that_raises_is_named_with_its_chunk(data):
     X, y = lazily(*data[:2])
     with pytest.raises(ChunkError, match=r"chunk 3 of X cannot be computed: OSError: the disk is gone"):
         UniformCoreset(20).fit(X.map_blocks(broken, meta=np.empty((0, 0))), y)
+    mixed = np.array(["yes", "no", *y.compute()[2:]], dtype=object)
+    with pytest.raises(ChunkError, match=r"chunk 0: \w*TypeError: "):
+        StratifiedCoreset(20).fit(X, *lazily(mixed))
 
 
 @pytest.mark.parametrize(
@@ -502,8 +569,11 @@ def test_a_task_that_raises_is_named_with_its_chunk(data):
         (SVMCoreset(20), lambda X, y: lazily(X, np.arange(N) % 3), "exactly 2 classes"),
         (BilevelCoreset(size=9), lambda X, y: lazily(X, np.zeros(N, int)), "one class only"),
         (UniformCoreset(N + 1), lambda X, y: lazily(X), "size must be at most the number of rows"),
-        (UniformCoreset(), lambda X, y: (X, *lazily(y)), "dask array, frame or bag, got ndarray"),
-        (UniformCoreset(), lambda X, y: (*lazily(X), y), "y must be a dask array, as X is, got ndarray"),
+        (UniformCoreset(), lambda X, y: (X, *lazily(y)), "X must be a dask array, frame or bag where other arguments"),
+        (UniformCoreset(), lambda X, y: (*lazily(X), y), "y must be a dask array or series where .* got ndarray"),
+        (UniformCoreset(), lambda X, y: [dask.delayed(X)], "got a Delayed: see dask.array.from_delayed"),
+        (UniformCoreset(), lambda X, y: lazily(y), "X must be 2-d, rows and features, got 1-d Array"),
+        (UniformCoreset(), lambda X, y: [db.from_sequence([{"a": 1}])], "items of the bag must be chunks.* got dict"),
         (UniformCoreset(), lambda X, y: lazily(X.astype(object)), "must hold real numbers, got dtype object"),
         (UniformCoreset(), lambda X, y: (db.from_sequence([X]), y), "y must be None for a bag"),
         (UniformCoreset(), lambda X, y: lazily(X, y[:100]), "one label a row"),
@@ -533,14 +603,11 @@ def test_without_dask_the_extra_is_named_and_nothing_imports_it(monkeypatch):
 FILES = """
 import resource, sys
 from pathlib import Path
-import dask, dask.bag as db, numpy as np
+import dask, numpy as np
 from handful import BilevelCoreset, LightweightCoreset
-from handful.distributed import Chunks
 
-folder = Path(sys.argv[1])
-few = np.load(folder / "000.npy")[:500]
-few_y = (few[:, 0] > 0).astype(int)
-BilevelCoreset(size=6, random_state=0).fit(few, few_y)  # loads what is compiled
+folder, kind = Path(sys.argv[1]), sys.argv[2]
+names = [f"x{i}" for i in range(16)]
 
 
 def rows(path):
@@ -548,30 +615,70 @@ def rows(path):
     return X, (X[:, 0] > 0).astype(int)
 
 
+def stretch(start, length=32_768):
+    X = np.array(np.load(folder / "one.npy", mmap_mode="r")[start : start + length])
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def data(n_files):
+    if kind == "parquet":
+        import dask.dataframe as dd
+
+        table = dd.read_parquet(sorted((folder / "parquet").glob("*"))[:n_files])
+        return table[names], table["label"]
+    import dask.bag as db
+
+    source = sorted((folder / "npy").glob("*"))[:n_files] if kind == "npy" else range(0, n_files * 32_768, 32_768)
+    return (db.from_sequence(source, npartitions=n_files).map(rows if kind == "npy" else stretch),)
+
+
+def choose(*data):
+    for selector in (BilevelCoreset(size=6, random_state=0), LightweightCoreset(500, random_state=0)):
+        taken = selector.fit(*data).take(*data)
+        assert taken[0].shape == (len(selector.indices_), 16)
+
+
+few = np.load(folder / "npy" / "000.npy")[:500]
+BilevelCoreset(size=6, random_state=0).fit(few, (few[:, 0] > 0).astype(int))  # loads what is compiled
 with dask.config.set(scheduler="sync"):
-    small = db.from_sequence([folder / "000.npy"]).map(rows)
-    BilevelCoreset(size=6, random_state=0).fit(small)
+    choose(*data(1))
     now = int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData"))) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (now + (24 << 20),) * 2)
-    paths = sorted(folder.glob("*.npy"))
-    bag = db.from_sequence(paths, npartitions=len(paths)).map(rows)
-    for selector in (BilevelCoreset(size=6, random_state=0), LightweightCoreset(500, random_state=0)):
-        selector.fit(bag)
-    Chunks(bag).take(selector.indices_)
+    choose(*data(12))
     try:
-        np.concatenate([np.load(path) for path in paths])
+        np.concatenate([np.load(path) for path in sorted((folder / "npy").glob("*"))])
     except MemoryError:
         print("more than memory holds")
 """
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """12 files of 4 MiB, as .npy and as parquet, and the same rows in one .npy."""
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    for kind in ("npy", "parquet"):
+        (folder / kind).mkdir()
+    X = rng.normal(size=(12, 32_768, 16))
+    np.save(folder / "one.npy", X.reshape(-1, 16))
+    for i, part in enumerate(X):
+        np.save(folder / "npy" / f"{i:03}.npy", part)
+    return folder
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit and its measure are Linux's")
-def test_a_folder_of_files_larger_than_the_memory_limit_is_selected_from(tmp_path):
-    rng = np.random.default_rng(0)
-    for i in range(12):
-        np.save(tmp_path / f"{i:03}.npy", rng.normal(size=(32_768, 16)))  # 4 MiB
-    run = [sys.executable, "-c", FILES, str(tmp_path)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("kind", ["npy", "one", "parquet"])
+def test_files_larger_than_the_memory_limit_are_selected_from(kind, files):
+    # 24 MiB more than what one file takes, of 48
+    if kind == "parquet":
+        pd = pytest.importorskip("pandas", reason="frames need it")
+        pytest.importorskip("pyarrow", reason="parquet needs it")
+        for path in (files / "npy").glob("*"):
+            table = pd.DataFrame(np.load(path), columns=[f"x{i}" for i in range(16)])
+            table.assign(label=(table["x0"] > 0).astype(int)).to_parquet(files / "parquet" / f"{path.stem}.parquet")
+    run = [sys.executable, "-c", FILES, str(files), kind]
+    # arrow's own pools reserve address space, which the limit would count
+    environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(run, capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == "more than memory holds", done.stderr[-2000:]
 
 

@@ -38,6 +38,10 @@ def sweep(function, settings, seeds=(None,), *, folder, n_jobs=1, **shared):
     Raises
     ------
     Whatever a task raises, once the tasks that run beside it have ended; what had finished stays finished.
+
+    On the cluster that ``$HANDFUL_DASK`` names, an error, or Ctrl-C here, ends the sweep at once: tasks that wait are
+    taken from the cluster. Those at work there go on to their end, as dask cannot stop a worker's thread; their rows
+    are dropped, and they run again in the next sweep. The tasks of a worker that dies run again on another one.
     """
     import pandas as pd
 

@@ -1,6 +1,9 @@
 """Sweeps: the same rows however they run, finished tasks are kept, changed ones run again."""
 
 import json
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -112,6 +115,49 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, monkeypatch, cluster):
     monkeypatch.setenv(sweep_module.DASK, cluster.scheduler_address)
     there, _ = sweep(_task, SETTINGS, range(3), folder=tmp_path / "there")
     pd.testing.assert_frame_equal(here, there)
+
+
+def _waits(seed, log, go, fails):
+    with open(log, "a") as file:
+        file.write(f"{seed}\n")
+    _until(lambda: len(Path(log).read_text().split()) > 1)
+    if fails and seed == 0:
+        raise ArithmeticError("seed is zero")
+    _until(Path(go).exists)
+    return [{"b": seed}]
+
+
+def _until(there):
+    end = time.monotonic() + 60
+    while not there() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert there()
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["a task raises", "Ctrl-C"])
+def test_what_ends_a_sweep_on_dask_takes_back_what_waits_and_drops_what_is_at_work(
+    fails, tmp_path, monkeypatch, cluster
+):
+    monkeypatch.setenv(sweep_module.DASK, cluster.scheduler_address)
+    log, go = tmp_path / "log", tmp_path / "go"
+    log.touch()
+    options = dict(folder=tmp_path / "tasks", log=str(log), go=str(go), fails=fails)
+
+    def interrupt():
+        _until(lambda: len(log.read_text().split()) > 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if not fails:
+        threading.Thread(target=interrupt).start()
+    with pytest.raises(ArithmeticError if fails else KeyboardInterrupt):
+        sweep(_waits, [{}], range(8), **options)
+    go.touch()
+    _until(lambda: not cluster.scheduler.tasks)
+    begun = len(log.read_text().split())
+    assert begun <= 3  # one on each worker, and one after the task that failed
+    rows, _ = sweep(_waits, [{}], range(1, 8), **options)
+    assert rows["b"].tolist() == list(range(1, 8))
+    assert len(log.read_text().split()) == begun + 7
 
 
 def test_what_another_process_could_not_import_or_tell_apart_is_refused(tmp_path, monkeypatch):

@@ -128,15 +128,17 @@ def codes(values):
     values = np.asarray(values)
     if values.dtype.kind == "O":
         found = {}
-        return np.array([found.setdefault(_key(v), len(found)) for v in values.tolist()], dtype=np.intp)
+        return np.array(
+            [found.setdefault(None if is_missing(v) else v, len(found)) for v in values.tolist()], dtype=np.intp
+        )
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _key(value):
-    # pandas' NA has no truth value, and NaN does not equal itself.
-    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-    return None if missing else value
+def is_missing(value):
+    """Whether an entry of an object array says that nothing is known: None, NaN, or pandas' NA or NaT."""
+    # pandas' NA has no truth value, and NaN does not equal itself
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def _column(X, by):

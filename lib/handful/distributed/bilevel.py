@@ -21,7 +21,8 @@ from handful.bilevel.selections.softmax import SoftmaxSelection
 from handful.bilevel.strategies.base import top_candidates, top_rows
 from handful.bilevel.strategies.forward import Forward
 from handful.checks import check_magnitude, check_size
-from handful.distributed.chunks import Chunks, joined, labels_in
+from handful.distributed.chunks import Chunks, labels_in
+from handful.distributed.sources import joined
 
 BLOCK = 2048  # rows that are multiplied at once: they stay in the cache for the second product
 

@@ -13,9 +13,10 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from handful.checks import check_sample_weight
+from handful.baselines.stratified import is_missing
+from handful.checks import check_indices, check_sample_weight
+from handful.distributed.sources import joined, part, sources
 
-SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a frame
 FAN = 16  # results that one task of a reduction joins
 IN_KEY = re.compile(r"handful-chunk-(\d+)-")
 
@@ -95,7 +96,7 @@ class Chunks:
     """
 
     def __init__(self, X, y=None, sample_weight=None, *, classes=False):
-        self._sources, self.columns = _sources(X, y, sample_weight)
+        self._sources, self.columns = sources(X, y, sample_weight)
         self.starts, self._pieces = [None] * len(self._sources), [[(i, None)] for i in range(len(self._sources))]
         found = self.map(_summary, classes)
         widths = np.array([s.shape[1] for s in found])
@@ -233,14 +234,8 @@ class Chunks:
 
     def take(self, indices):
         """Rows, their y (or None) and their weights, in the order of `indices`; only their chunks are read."""
-        indices = np.asarray(indices, dtype=np.int64)
-        order = np.argsort(indices, kind="stable")
-        ascending = indices[order]
-        chunk = np.searchsorted(self.starts, ascending, side="right") - 1
-        only, first = np.unique(chunk, return_index=True)
-        own = [(rows - self.starts[i],) for i, rows in zip(only, np.split(ascending, first[1:]))]
-        parts = self.map(_some_rows, own=own, only=only)
-        back = np.argsort(order, kind="stable")
+        only, rows, back = by_chunk(indices, self.lengths)
+        parts = self.map(_some_rows, own=[(some,) for some in rows], only=only)
         X, y, weights = (joined(values) for values in zip(*parts))
         return X[back], None if y is None else y[back], weights[back]
 
@@ -261,6 +256,31 @@ class Chunks:
         return out
 
 
+def by_chunk(indices, lengths):
+    """The chunks that hold some rows, the places of these rows in each, and what brings them into their order.
+
+    Parameters
+    ----------
+    indices : ints, rows of the whole
+    lengths : array, the rows of each chunk
+
+    Returns
+    -------
+    only : int array, ascending
+    places : list of int array, as long
+    back : int array; the places one after the other, taken by it, are in the order of `indices`
+    """
+    indices, ends = np.asarray(indices, dtype=np.int64), np.cumsum(lengths)
+    check_indices(indices, int(ends[-1]))
+    order = np.argsort(indices, kind="stable")
+    ascending = indices[order]
+    chunk = np.searchsorted(ends, ascending, side="right")
+    only, first = np.unique(chunk, return_index=True)
+    starts = (ends - lengths)[only]
+    places = [rows - start for start, rows in zip(starts, np.split(ascending, first[1:]))]
+    return only, places, np.argsort(order, kind="stable")
+
+
 def added(parts):
     """The sum of tuples of arrays, in their order."""
     return tuple(sum(values[1:], start=values[0]) for values in zip(*parts))
@@ -271,67 +291,22 @@ def labels_in(y):
     return y if y.ndim == 1 else y.argmax(axis=1)
 
 
-def joined(parts):
-    """Arrays or CSR matrices one after the other; None where they are None."""
-    if parts[0] is None:
-        return None
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
-
-
 # --- what tasks do
 
 
 def _call(function, place, fragments, columns, shared, own):
     index, start = place
     try:
-        parts = [_part(*source, rows, columns) for source, rows in fragments]
+        parts = [part(*source, rows, columns) for source, rows in fragments]
         X, y, weights = parts[0] if len(parts) == 1 else map(joined, zip(*parts))
         return function(Chunk(X, y, weights, start, index), *shared, *own)
     except ChunkError:
         raise
-    except ValueError as error:
-        raise ChunkError(f"chunk {index}{'' if start is None else f' (rows from {start} on)'}: {error}") from None
-
-
-def _part(X, y, weights, rows, columns):
-    # Some rows of a source, of which `columns` are the names, as arrays; weights are ones where there are none.
-    if isinstance(X, list):
-        X, y, weights = rows_of_items(X)
-    if hasattr(X, "columns"):
-        X = X.copy(deep=False)
-        sides = {name: X.pop(name) for name in SIDES if name in X.columns}
-        y, weights = sides.get(SIDES[0], y), sides.get(SIDES[1], weights)
-        if list(X.columns) != columns:
-            raise ValueError(f"it has the columns {list(X.columns)}, but the frame has {columns}.")
-        X = X.to_numpy()
-    X = X.tocsr() if sparse.issparse(X) else _aligned(X)
-    if X.dtype.kind not in "fiub" or X.ndim != 2:
-        raise ValueError(
-            f"X must hold real numbers in rows and columns, got dtype {X.dtype} and shape {X.shape}; convert it with "
-            "X.astype(float)."
+    except Exception as error:
+        what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ChunkError(f"chunk {index}{'' if start is None else f' (rows from {start} on)'}: {what}{error}") from (
+            None if not what else error
         )
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    y = None if y is None else _aligned(y)
-    weights = np.ones(X.shape[0]) if weights is None else _aligned(np.asarray(weights, dtype=np.float64))
-    for name, values in (("y", y), ("sample_weight", weights)):
-        if values is not None and values.shape[:1] != X.shape[:1]:
-            raise ValueError(f"{name} must have one entry a row, {X.shape[0]} of them, got shape {values.shape}.")
-    return (X, y, weights) if rows is None else (X[rows], None if y is None else y[rows], weights[rows])
-
-
-def _aligned(values):
-    # What came through a network may lie at any byte, and products of such arrays add up in another order.
-    return np.require(values, requirements="A")
-
-
-def rows_of_items(items):
-    """The items of a bag's partition as one chunk: X, y or None, weights or None."""
-    if not items:
-        raise ValueError("a partition of the bag is empty: its items are X, (X, y) or (X, y, sample_weight).")
-    items = [(*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None) for item in items]
-    X, y, weights = zip(*items)
-    return joined(X), joined(y), joined(weights)
 
 
 def _summary(chunk, classes):
@@ -344,6 +319,8 @@ def _summary(chunk, classes):
         raise ValueError(f"X contains NaN or infinity, first in row {bad[0]} of the chunk.")
     if n and y is not None and y.dtype.kind in "fc" and not np.isfinite(y).all():
         raise ValueError("y contains NaN or infinity.")
+    if y is not None and y.dtype.kind == "O" and any(map(is_missing, y.ravel().tolist())):
+        raise ValueError("y contains missing values.")
     if weights.any():
         check_sample_weight(weights, n)
     present, counts = weights > 0, {}
@@ -378,62 +355,3 @@ def _nth_rows(chunk, ranks, label):
     if label is not None:
         there &= labels_in(chunk.y) == label
     return chunk.start + np.flatnonzero(there)[ranks]
-
-
-# --- what the user gave
-
-
-def _sources(X, y, sample_weight):
-    """Delayed parts ``(X, y, weights)``, and the names of the columns, or None."""
-    if hasattr(X, "map_partitions") and not hasattr(X, "columns"):  # a bag
-        for name, values in (("y", y), ("sample_weight", sample_weight)):
-            if values is not None:
-                raise ValueError(
-                    f"{name} must be None for a bag, whose items are X, (X, y) or (X, y, sample_weight), got "
-                    f"{type(values).__name__}."
-                )
-        return [(part, None, None) for part in X.to_delayed()], None
-    columns = list(X.columns) if hasattr(X, "columns") else None
-    series = {name: values for name, values in zip(SIDES, (y, sample_weight)) if hasattr(values, "to_frame")}
-    if columns is not None and series:  # one frame: dask may join partitions, and would do so for each column apart
-        y, sample_weight = (None if hasattr(values, "to_frame") else values for values in (y, sample_weight))
-        X = X.assign(**series)
-    blocks, lengths = _blocks("X", X, 2)
-    sides = []
-    for name, values in (("y", y), ("sample_weight", sample_weight)):
-        if values is None:
-            sides.append([None] * len(blocks))
-            continue
-        if not (hasattr(values, "numblocks") or hasattr(values, "npartitions")):
-            raise ValueError(
-                f"{name} must be a dask array, as X is, got {type(values).__name__}; see dask.array.from_array."
-            )
-        known = hasattr(values, "chunks") and not np.isnan(values.shape[0]) and lengths is not None
-        if known and values.shape[0] != sum(lengths):
-            what = "label" if name == "y" else "weight"
-            raise ValueError(f"{name} must have one {what} a row, {sum(lengths)} of them, got shape {values.shape}.")
-        if known:
-            values = values.rechunk({0: lengths})
-        parts, _ = _blocks(name, values, None)
-        if len(parts) != len(blocks):
-            raise ValueError(f"{name} must be chunked like X, in {len(blocks)} chunks, got {len(parts)}.")
-        sides.append(parts)
-    return list(zip(blocks, *sides)), columns
-
-
-def _blocks(name, values, ndim):
-    # Delayed chunks of rows, and their lengths, or None where dask does not know them.
-    if hasattr(values, "npartitions") and not hasattr(values, "numblocks"):
-        return values.to_delayed(), None  # partitions of a frame or a series
-    if not hasattr(values, "numblocks"):
-        raise ValueError(f"{name} must be a dask array, frame or bag, got {type(values).__name__}.")
-    if ndim is not None and values.ndim != ndim:
-        raise ValueError(f"{name} must be 2-d, rows and features, got shape {values.shape}.")
-    if values.dtype.kind not in "fiub" and ndim is not None:
-        raise ValueError(
-            f"{name} must hold real numbers, got dtype {values.dtype}; convert it with {name}.astype(float)."
-        )
-    if values.ndim == 2:
-        values = values.rechunk({1: -1})
-    unknown = np.isnan(values.shape[0])
-    return list(values.to_delayed().ravel()), None if unknown else values.chunks[0]

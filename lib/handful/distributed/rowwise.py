@@ -7,7 +7,8 @@ import dask.array as da
 import numpy as np
 from scipy import sparse
 
-from handful.distributed.chunks import Chunks, rows_of_items
+from handful.distributed.chunks import by_chunk
+from handful.distributed.sources import as_values, is_bag, joined, row_blocks, rows_of_items, words_in
 
 
 def rowwise(estimator, method, X, **options):
@@ -21,9 +22,9 @@ def rowwise(estimator, method, X, **options):
     options : keyword arguments of the method
     """
     d = estimator.n_features_in_
-    if hasattr(X, "to_dask_array"):
+    if hasattr(X, "to_dask_array") and not is_bag(X):
         X = X.to_dask_array()
-    elif not hasattr(X, "numblocks"):
+    elif is_bag(X):
         items = [dask.delayed(_dense)(part) for part in X.to_delayed()]
         parts = [da.from_delayed(rows, (np.nan, d), dtype=np.float64) for rows in items]
         X = da.concatenate(parts, allow_unknown_chunksizes=True)
@@ -50,11 +51,26 @@ def _apply(X, estimator, method, options):
 
 
 def take(collection, indices):
-    """Some rows of a dask array, frame or series, as a numpy array."""
-    if getattr(collection, "ndim", 2) == 1:  # labels: chunks of rows have columns
-        flat = collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
-        if flat.dtype.kind in "fiub":
-            return Chunks(flat[:, None]).take(indices)[0][:, 0].astype(flat.dtype)
-        flat = flat if not np.isnan(flat.shape[0]) else flat.compute_chunk_sizes()
-        return flat[np.asarray(indices)].compute()
-    return Chunks(collection).take(indices)[0]
+    """Some rows of a dask array, frame or series as an array; of a frame that holds words, too, as a pandas frame.
+
+    Lengths that are not known take a pass; the rows take one over their chunks.
+    """
+    parts, lengths = row_blocks(collection)
+    if lengths is None:
+        lengths = dask.compute(*[dask.delayed(_length)(part) for part in parts])
+    only, places, back = by_chunk(indices, np.array(lengths))
+    found = list(dask.compute(*[dask.delayed(_rows_at)(parts[i], rows) for i, rows in zip(only, places)]))
+    if not hasattr(found[0], "iloc"):
+        return joined(found)[back]
+    import pandas as pd
+
+    rows = pd.concat(found).iloc[back]
+    return rows if words_in(collection) else as_values(rows)
+
+
+def _length(part):
+    return part.shape[0]
+
+
+def _rows_at(part, rows):
+    return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
