@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 from handful.clustering import AFKMC2, PRINTED, VCGMM, TruncatedEM, quantization_error
-from handful.clustering.moves import choose_moves, removal_losses, split_gains
+from handful.clustering.moves import choose_moves, removal_losses, split_gains, split_gains_of_few
 from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
-from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
+from handful.clustering.vcgmm_kernels import Threads, group_by_cluster, responsibilities, responsibilities_of_few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -620,3 +620,50 @@ def test_the_criterion_finds_the_number_of_clusters(rng):
     X = blobs(rng, n=2000, d=4, k=5) + 0.0
     criteria = {k: quietly(VCGMM(k, random_state=0), X).bic(X) for k in (2, 3, 5, 9)}
     assert min(criteria, key=criteria.get) == 5
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gains_of_few_clusters_are_those_of_the_kernel(hard, dtype):
+    rng = np.random.default_rng(0)
+    C, n = 12, 700
+    Y = rng.normal(size=(n, 16)).astype(dtype)
+    Y[:40] = Y[0]  # a cluster of equal rows cannot be cut
+    centers = np.concatenate([Y[:1], Y[50 : 50 + C - 1]])
+    sq_dist = ((Y[:, None].astype(float) - centers) ** 2).sum(axis=2)
+    K = np.argsort(sq_dist, axis=1)[:, :3].astype(np.int32)
+    K[:40] = 0
+    best = np.take_along_axis(sq_dist, K.astype(int), axis=1).astype(dtype)
+    share = np.exp(best[:, :1].astype(float) - best) if not hard else np.tile([1.0, 0.0, 0.0], (n, 1))
+    share /= share.sum(axis=1, keepdims=True)
+    entries, edges = group_by_cluster(K, share, C, False)
+    weights, slope, uniforms = rng.random(n) + 0.1, np.full(C, 0.7, dtype), rng.random((C, 2))
+    arrays = Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, 0.3
+    found = []
+    for few in (True, False):
+        gain, halves = np.zeros(C), np.zeros((2 * C, 16), dtype)
+        if few:
+            split_gains_of_few(*arrays, gain, halves)
+        else:
+            split_gains(0, C, *arrays, gain, halves, np.zeros(32))
+        found.append((gain, halves))
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    used = found[1][0] != 0
+    assert used.sum() > C / 2
+    np.testing.assert_array_equal(found[0][0] != 0, used)
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found[0][1][used.repeat(2)], found[1][1][used.repeat(2)], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_responsibilities_of_few_points_are_those_of_the_kernel(hard, dtype):
+    rng = np.random.default_rng(0)
+    K, best = rng.integers(9, size=(500, 4), dtype=np.int32), (60 * rng.random((500, 4))).astype(dtype)
+    arrays = rng.random(9).astype(dtype), rng.random(9).astype(dtype) + dtype(0.1), K, best, hard, 15.0
+    found = [(np.empty((500, 4)), np.empty(500)) for _ in range(2)]
+    responsibilities_of_few(*arrays, *found[0])
+    responsibilities(0, 500, *arrays, *found[1])
+    assert hard or (found[1][0] == 0).any()
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-13)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-13, atol=1e-13)

@@ -17,6 +17,7 @@ def _fits(dtype):
     weights = rng.random(300)
     large = np.zeros((1 << 16, 65), dtype=dtype)  # from 2^22 entries on, passes run in several threads
     large[:300, :6] = X
+    many = rng.normal(size=(3000, 6)).astype(dtype)  # more rows and clusters than numpy handles without a kernel
 
     def fit(selector, *targets, data=X, **options):
         return lambda: selector.set_params(size=20, random_state=0).fit(data, *targets, **options)
@@ -41,7 +42,7 @@ def _fits(dtype):
         "multinomial regression": fit(coreset(logistic), classes),
         "least squares": fit(coreset(squares), X[:, 0]),
         "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
-        "VCGMM": lambda: clustering.VCGMM(8, random_state=0).fit(X).predict(X, greedy=True),
+        "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
         "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, random_state=0).fit(
             X, sample_weight=weights
         ),

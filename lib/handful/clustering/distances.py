@@ -8,6 +8,7 @@ from handful.checks import check_rows, check_sample_weight
 
 BLOCK_ENTRIES = 1 << 19  # entries in the matrix of products of one block, which should stay in the cache
 SPARSE_ENTRIES = 1 << 22  # of a block that is made dense
+FEW, FEW_COLUMNS = 1 << 20, 256  # up to here numpy takes milliseconds for all distances, and no kernel is compiled
 MANY = 2048  # an inverted file pays for more centres than this
 LIST_FACTOR = 4  # cells in which each centre is listed
 GROUP = 64  # centres in a group; a group is looked through only if its smallest value is small enough
@@ -68,6 +69,16 @@ def _settle(X, centers, scale, products, half_sq, slack, minima, labels, sq_dist
         sq_dist[i] = best
 
 
+def _settle_few(X, centers, scale, labels, sq_dist):
+    # What `_settle` finds, to the last digit, from all differences: where they are few, that beats compiling a kernel.
+    distances = np.zeros((len(X), len(centers)))
+    for x, center in zip(X.T.astype(np.float64), centers.T):
+        differences = (x[:, None] - center) * scale
+        distances += differences * differences
+    labels[:] = distances.argmin(axis=1)
+    sq_dist[:] = distances.min(axis=1)
+
+
 def nearest_centers(X, centers):
     """The nearest centre of each row and the squared distance to it.
 
@@ -91,10 +102,13 @@ def nearest_centers(X, centers):
     # Dividing by a power of two rounds nothing, and squares of tiny entries no longer underflow to zero.
     sizes = np.abs(centers - shift)
     scale = 2.0 ** -np.clip(np.floor(np.log2(np.median(sizes[sizes > 0]))), -1000, 1000) if sizes.any() else 1.0
+    labels, sq_dist = np.empty(n, np.intp), np.empty(n)
+    if n * centers.size <= FEW and d <= FEW_COLUMNS and not sparse.issparse(X):
+        _settle_few(X, centers, scale, labels, sq_dist)
+        return labels, sq_dist / scale / scale
     small = np.ascontiguousarray(((centers - shift) * scale).astype(X.dtype))
     half_sq = sq_norms(small) / 2
     largest = np.sqrt(2 * half_sq.max())
-    labels, sq_dist = np.empty(n, np.intp), np.empty(n)
     minima = np.empty(-(-len(centers) // GROUP), X.dtype)
     step = max(1, BLOCK_ENTRIES // len(centers))
     for part, rows in dense_blocks(X, step):

@@ -9,6 +9,7 @@ from numba import njit
 
 LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
 ROWS = 1 << 14  # points handled at once
+FEW_CLUSTERS, FEW_ENTRIES = 64, 1 << 15  # up to here numpy takes milliseconds a round, and no kernel is compiled
 NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
@@ -149,6 +150,49 @@ def split_gains(
             inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
             risen += weights[i] * (top + np.log(inner if inner > 1e-300 else 1e-300))
         gain[c] = risen
+
+
+def split_gains_of_few(Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, price, gain, halves):
+    """`split_gains` of all clusters, one after the other in numpy: the same to rounding, for few rows and clusters."""
+    for c in range(len(centers)):
+        i, k = np.divmod(entries[edges[c] : edges[c + 1]], share.shape[1])
+        if len(i) < 2:
+            continue
+        rows, w = Y[i], weights[i] * share[i, k]
+        ends = [centers[c]]
+        for u in uniforms[c]:
+            sums = np.cumsum(weights[i] * _sq_norms(rows - ends[-1]))
+            if sums[-1] > 0.0:
+                last = np.searchsorted(sums, sums[-1], side="left")
+                ends.append(rows[min(np.searchsorted(sums, u * sums[-1], side="right"), last)])
+        if len(ends) < 3:
+            continue
+        a, b = ends[1:]
+        for _ in range(LLOYD_STEPS):
+            nearer = _sq_norms(rows - a) <= _sq_norms(rows - b)
+            shares = np.where(nearer, w, 0.0), np.where(nearer, 0.0, w)
+            m = [part.sum() for part in shares]
+            if 0.0 in m:
+                break
+            a, b = ((part @ rows / mass).astype(Y.dtype) for part, mass in zip(shares, m))
+        if 0.0 in m:
+            continue
+        halves[2 * c : 2 * c + 2] = (a, b) if m[0] >= m[1] else (b, a)
+        distances = np.sort([_sq_norms(rows - a), _sq_norms(rows - b)], axis=0)
+        old = np.float64(slope[c]) * best[i, k]
+        near, far = price + np.float64(slope[c]) * distances
+        z = old - near
+        if hard:
+            gain[c] = weights[i] @ z
+            continue
+        # As in `split_gains`, the larger term taken out.
+        top = np.maximum(z, 0.0)
+        inner = (1.0 - share[i, k]) * np.exp(-top) + share[i, k] * np.exp(z - top) * (1.0 + np.exp(near - far))
+        gain[c] = weights[i] @ (top + np.log(np.maximum(inner, 1e-300)))
+
+
+def _sq_norms(rows):
+    return np.einsum("ij,ij->i", rows, rows)
 
 
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):

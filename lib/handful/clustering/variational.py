@@ -214,10 +214,11 @@ class VariationalEM:
         uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
         price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
         arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
-        out = gain, halves
-        self.threads.run(
-            moving.split_gains, n_clusters, *arrays, uniforms, self.hard, price, *out, buffers=[(2 * p, np.float64)]
-        )
+        arrays += uniforms, self.hard, price, gain, halves
+        if n_clusters <= moving.FEW_CLUSTERS and len(entries) <= moving.FEW_ENTRIES:
+            moving.split_gains_of_few(*arrays)
+        else:
+            self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
         firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
@@ -270,8 +271,11 @@ class VariationalEM:
             mixture.variance[:] = max(nearest, self.floor)
             offset, slope, constant = self._values(mixture)
         negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
-        arrays = offset, slope, self.K, self.best
-        self.threads.run(kernels.responsibilities, n, *arrays, self.hard, negligible, self.share, self.log_sum)
+        arrays = offset, slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
+        if n <= kernels.FEW_POINTS:
+            kernels.responsibilities_of_few(*arrays)
+        else:
+            self.threads.run(kernels.responsibilities, n, *arrays)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)

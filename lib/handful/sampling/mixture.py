@@ -18,17 +18,15 @@ REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, n_pgd_steps=5, shar
 
 
 @njit(cache=True)
-def _draw_batch(uniforms, w, tables, densities, rows):
-    """Draw b points; fills `rows`, shape (b, k), with n p(i) and returns indices and weights.
+def _draw_batch(uniforms, w, tables, densities, rows, indices, weights, places, fetched, cumulative):
+    """Draw b points; fills `rows`, shape (b, k), with n p(i), `indices` and `weights`, shape (b,).
 
     `uniforms` has shape (b,), or (b + 1,) when the last one is to choose one component for the whole batch. `tables`
-    holds the alias tables of the components but the uniform one, one after the other.
+    holds the alias tables of the components but the uniform one, one after the other. `places`, `fetched` and
+    `cumulative` are buffers, shapes (b,), (b,) and (k,): making arrays in here would take long to compile.
     """
     b, k = rows.shape
     n, n_tables = densities.shape
-    indices, weights = np.empty(b, np.int64), np.empty(b)
-    places, fetched = np.empty(b, np.int64), np.empty(b, np.uint64)
-    cumulative = np.empty(k)
     total = 0.0
     for j in range(k):
         total += w[j]
@@ -43,13 +41,17 @@ def _draw_batch(uniforms, w, tables, densities, rows):
             component -= 1
         # The position of u within its component is uniform again.
         x = uniforms[i] * n if shared else (u - cumulative[component] + w[component]) / w[component] * n
-        bin_ = min(max(np.int64(x), 0), n - 1)
+        bin_ = np.int64(x)
+        if bin_ < 0:  # rounding
+            bin_ = 0
+        elif bin_ >= n:
+            bin_ = n - 1
         indices[i], weights[i] = bin_, x - bin_
         places[i] = component * n + bin_
     # The rest waits for memory; short loops let the processor fetch many places at a time.
     if n_tables > 0:
         for i in range(b):
-            fetched[i] = tables[min(places[i], tables.size - 1)]
+            fetched[i] = tables[places[i] if places[i] < tables.size else 0]
         for i in range(b):
             if places[i] < tables.size:  # the uniform component has no table: the bin is the index
                 indices[i] = resolve_alias(fetched[i], indices[i], weights[i])
@@ -64,7 +66,6 @@ def _draw_batch(uniforms, w, tables, densities, rows):
             rows[i, n_tables] = 1.0
             q += w[n_tables]
         weights[i] = 1.0 / q
-    return indices, weights
 
 
 def _tables(probabilities, n_tables):
@@ -124,7 +125,9 @@ class FixedMixture(Sampler):
         if mixture_weights is None:
             mixture_weights = np.full(self.k, 1.0 / self.k)
         self._w = check_mixture_weights(mixture_weights, self.k)
-        self._rows = np.empty((self.batch_size, self.k))  # n p(i) of the batch drawn last
+        b = self.batch_size
+        self._rows = np.empty((b, self.k))  # n p(i) of the batch drawn last
+        self._buffers = np.empty(b, np.int64), np.empty(b, np.uint64), np.empty(self.k)
 
     def _set_tables(self, probabilities):
         probabilities, self._has_uniform = check_probabilities(probabilities, uniform=self._uniform)
@@ -160,7 +163,11 @@ class FixedMixture(Sampler):
 
     def _draw(self):
         uniforms = self.rng.random(self.batch_size + self.shared_component)
-        return _draw_batch(uniforms, self._w, self._alias_tables, self._densities, self._rows)
+        indices, weights = np.empty(self.batch_size, np.int64), np.empty(self.batch_size)
+        _draw_batch(
+            uniforms, self._w, self._alias_tables, self._densities, self._rows, indices, weights, *self._buffers
+        )
+        return indices, weights
 
     def _learn(self, indices, weights, losses):
         pass

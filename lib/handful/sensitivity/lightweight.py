@@ -67,28 +67,15 @@ def block_shares(mass, sums, squares):
     return offset, scatter, 0.5 * mass / total + 0.5 * about_mean / scatter
 
 
-@njit(cache=True, nogil=True)
 def _draw_in_block(X, u, center, mass_rate, scatter_rate, position):
     # The rows at ascending positions in [0, 1) along the cumulated probabilities of the block, and their shares of it.
-    q = np.empty(X.shape[0])
-    total = 0.0
-    for i in range(X.shape[0]):
-        q[i] = u[i] * (mass_rate + scatter_rate * sq_distance(X[i], center)) if u[i] > 0.0 else 0.0
-        total += q[i]
-    rows = np.empty(position.size, np.int64)
-    share = np.empty(position.size)
-    i, cumulated = -1, 0.0
-    last = -1  # the last row of positive probability, in case rounding carries a position past the end
-    for k in range(position.size):
-        target = position[k] * total
-        while i < X.shape[0] - 1 and (i < 0 or cumulated <= target):
-            i += 1
-            cumulated += q[i]
-            if q[i] > 0.0:
-                last = i
-        rows[k] = last
-        share[k] = q[last] / total
-    return rows, share
+    Y = X - center
+    q = u * (mass_rate + scatter_rate * np.einsum("ij,ij->i", Y, Y))
+    edges = np.cumsum(q)
+    # Rounding may carry a position past the last row of positive probability.
+    last = np.searchsorted(edges, edges[-1], side="left")
+    rows = np.minimum(np.searchsorted(edges, position * edges[-1], side="right"), last)
+    return rows, q[rows] / edges[-1]
 
 
 @dataclass(frozen=True)

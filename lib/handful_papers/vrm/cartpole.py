@@ -1,7 +1,7 @@
 """CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into minutes."""
 
 import numpy as np
-from handful.sampling.newton import REFRESH, batch_step, invert
+from handful.sampling.newton import DONE, batch_gradient, newton_step
 from handful.sampling.replay import draw_transitions, set_priorities, set_priority
 from numba import njit
 
@@ -135,13 +135,15 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
     theta : float32 array, the network's parameters; changed in place
     tree : array, shape (2 m, k - 1), an empty sum tree over m slots; changed in place
     alphas, epsilons : arrays, shape (k - 1,)
-    learner : tuple (w, H, H_inv, memory, settings) of a `NewtonLearner`, changed in place
+    learner : tuple (w, H, memory, settings) of a `NewtonLearner`, changed in place
     learns : bool
     rewards : array, shape (episodes,), filled with the steps each episode lasted
     weights : array, shape (episodes, k), filled with the mixture weights at the end of each episode
     """
     hidden, max_steps, b, rate, discount, sync, warm_up, last_exploration, exploration_steps = agent
-    w, H, H_inv, memory, settings = learner
+    w, H, memory, settings = learner
+    beta, gamma, scale = settings
+    slope, work = np.empty(w.size), np.empty((w.size, w.size + 4))
     capacity = tree.shape[0] // 2
     S, S_next = np.empty((capacity, 4), np.float32), np.empty((capacity, 4), np.float32)
     actions, ends = np.empty(capacity, np.int64), np.empty(capacity, np.bool_)
@@ -190,8 +192,8 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                     slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b  # Huber's slope
                 updates += 1
                 adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
-                if learns and batch_step(rows, r, sizes, w, H, H_inv, memory, settings) == REFRESH:
-                    invert(H, H_inv)
+                if learns and batch_gradient(rows, r, sizes, memory, scale, slope) == DONE:
+                    newton_step(w, H, slope, beta, gamma, work)
                 set_priorities(tree, indices, sizes, alphas, epsilons)
                 if updates % sync == 0:
                     target[:] = theta

@@ -59,7 +59,7 @@ def run(arm, seed, *, n_episodes):
         build_tree(np.zeros((CAPACITY, len(pairs)))),
         alphas,
         epsilons,
-        (learner.w, learner.H, learner.H_inv, learner.memory, learner.settings),
+        (learner.w, learner.H, learner.memory, learner.settings),
         arm == "vrm",
         rewards,
         weights,
