@@ -281,14 +281,6 @@ def check_memory(what, n_bytes, way_out):
         )
 
 
-def check_indices(indices, n):
-    """ValueError if a row of a coreset is none of `n` rows."""
-    if len(indices) and np.max(indices) >= n:
-        raise ValueError(
-            f"the coreset holds row {np.max(indices)}, but got {n} rows: take from the data it was fitted on."
-        )
-
-
 def check_coreset(indices, weights):
     """Indices (as intp) and weights of a coreset as arrays; ValueError as for `handful.Coreset`."""
     indices, weights = np.asarray(indices), np.asarray(weights)

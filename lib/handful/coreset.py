@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from handful.checks import (
     as_generator,
     check_coreset,
-    check_indices,
     check_magnitude,
     check_sample_weight,
     check_size,
@@ -92,7 +91,10 @@ def take_rows(array, indices):
         return over_chunks("take")(array, indices)
     if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
         array = np.asarray(array)
-    check_indices(indices, array.shape[0] if hasattr(array, "shape") else len(array))  # an arrow column has no shape
+    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
+    if len(indices) and np.max(indices) >= n:
+        largest = np.max(indices)
+        raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
     if type(array).__module__.startswith("polars"):

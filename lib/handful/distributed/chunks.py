@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from handful.baselines.stratified import is_missing
-from handful.checks import check_indices, check_sample_weight
+from handful.checks import check_sample_weight
 from handful.distributed.sources import joined, part, sources
 
 FAN = 16  # results that one task of a reduction joins
@@ -271,7 +271,10 @@ def by_chunk(indices, lengths):
     back : int array; the places one after the other, taken by it, are in the order of `indices`
     """
     indices, ends = np.asarray(indices, dtype=np.int64), np.cumsum(lengths)
-    check_indices(indices, int(ends[-1]))
+    if len(indices) and indices.max() >= ends[-1]:
+        raise ValueError(
+            f"the coreset holds row {indices.max()}, but got {ends[-1]} rows: take from the data it was fitted on."
+        )
     order = np.argsort(indices, kind="stable")
     ascending = indices[order]
     chunk = np.searchsorted(ends, ascending, side="right")
