@@ -153,42 +153,61 @@ def split_gains(
 
 
 def split_gains_of_few(Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, price, gain, halves):
-    """`split_gains` of all clusters, one after the other in numpy: the same to rounding, for few rows and clusters."""
-    for c in range(len(centers)):
-        i, k = np.divmod(entries[edges[c] : edges[c + 1]], share.shape[1])
-        if len(i) < 2:
-            continue
-        rows, w = Y[i], weights[i] * share[i, k]
-        ends = [centers[c]]
-        for u in uniforms[c]:
-            sums = np.cumsum(weights[i] * _sq_norms(rows - ends[-1]))
-            if sums[-1] > 0.0:
-                last = np.searchsorted(sums, sums[-1], side="left")
-                ends.append(rows[min(np.searchsorted(sums, u * sums[-1], side="right"), last)])
-        if len(ends) < 3:
-            continue
-        a, b = ends[1:]
-        for _ in range(LLOYD_STEPS):
-            nearer = _sq_norms(rows - a) <= _sq_norms(rows - b)
-            shares = np.where(nearer, w, 0.0), np.where(nearer, 0.0, w)
-            m = [part.sum() for part in shares]
-            if 0.0 in m:
-                break
-            a, b = ((part @ rows / mass).astype(Y.dtype) for part, mass in zip(shares, m))
-        if 0.0 in m:
-            continue
-        halves[2 * c : 2 * c + 2] = (a, b) if m[0] >= m[1] else (b, a)
-        distances = np.sort([_sq_norms(rows - a), _sq_norms(rows - b)], axis=0)
-        old = np.float64(slope[c]) * best[i, k]
-        near, far = price + np.float64(slope[c]) * distances
-        z = old - near
-        if hard:
-            gain[c] = weights[i] @ z
-            continue
-        # As in `split_gains`, the larger term taken out.
+    """`split_gains` of all clusters at once in numpy: the same to rounding, for few rows and clusters."""
+    gain[:] = 0.0
+    alive = np.flatnonzero(np.diff(edges) > 1)
+    i, k = np.divmod(entries, share.shape[1])
+    ends = [centers]
+    for u in uniforms.T:  # two far points of each cluster
+        alive, far = _draw_far_of_few(Y, weights, i, edges, alive, ends[-1], u)
+        ends.append(np.zeros((len(centers), Y.shape[1]), Y.dtype))
+        ends[-1][alive] = Y[far]
+    for step in range(LLOYD_STEPS + 1):
+        if not len(alive):
+            return
+        sizes = np.diff(edges)[alive]
+        starts = np.cumsum(sizes) - sizes
+        of = np.repeat(alive, sizes)
+        which = np.arange(len(of)) + np.repeat(edges[alive] - starts, sizes)
+        point, kept, rows = i[which], k[which], Y[i[which]]
+        distances = np.stack([_sq_norms(rows - end[of]) for end in ends[1:]])
+        if step == LLOYD_STEPS:
+            break
+        w = weights[point] * share[point, kept]
+        nearer = distances[0] <= distances[1]
+        shares = np.stack([np.where(nearer, w, 0.0), np.where(nearer, 0.0, w)])
+        mass = np.add.reduceat(shares, starts, axis=1)
+        cut = (mass > 0.0).all(axis=0)
+        for end, part, m in zip(ends[1:], shares, mass):
+            means = np.add.reduceat(part[:, None] * rows, starts)[cut] / m[cut, None]
+            end[alive[cut]] = means
+        alive, mass = alive[cut], mass[:, cut]
+    heavier = mass[0] >= mass[1]
+    a, b = (end[alive] for end in ends[1:])
+    halves[2 * alive] = np.where(heavier[:, None], a, b)
+    halves[2 * alive + 1] = np.where(heavier[:, None], b, a)
+    distances.sort(axis=0)
+    old = slope.astype(np.float64)[of] * best[point, kept]
+    near, far = price + slope.astype(np.float64)[of] * distances
+    z, p = old - near, share[point, kept]
+    if not hard:  # as in `split_gains`, the larger term taken out
         top = np.maximum(z, 0.0)
-        inner = (1.0 - share[i, k]) * np.exp(-top) + share[i, k] * np.exp(z - top) * (1.0 + np.exp(near - far))
-        gain[c] = weights[i] @ (top + np.log(np.maximum(inner, 1e-300)))
+        inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
+        z = top + np.log(np.maximum(inner, 1e-300))
+    gain[alive] = np.add.reduceat(weights[point] * z, starts)
+
+
+def _draw_far_of_few(Y, weights, i, edges, alive, origins, u):
+    """Of each cluster in `alive` a row, drawn by weight times squared distance to its origin: clusters, their rows."""
+    of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+    mass = weights[i] * _sq_norms(Y[i] - origins[of])
+    total = np.bincount(of, mass, minlength=len(edges) - 1)
+    alive = alive[total[alive] > 0.0]
+    # Shares add up to 1 in each cluster, so that a cluster of small distances keeps its digits in the common sum.
+    cumulated = np.concatenate([[0.0], np.cumsum(mass / np.where(total > 0.0, total, 1.0)[of])])
+    drawn = np.searchsorted(cumulated[1:], cumulated[edges[alive]] + u[alive], side="right")
+    positive = np.maximum.accumulate(np.where(mass > 0.0, np.arange(len(mass)), -1))
+    return alive, i[np.minimum(drawn, positive[edges[alive + 1] - 1])]
 
 
 def _sq_norms(rows):
