@@ -162,34 +162,36 @@ def split_gains_of_few(Y, weights, slope, share, best, entries, edges, centers, 
         alive, far = _draw_far_of_few(Y, weights, i, edges, alive, ends[-1], u)
         ends.append(np.zeros((len(centers), Y.shape[1]), Y.dtype))
         ends[-1][alive] = Y[far]
+    all_cut = False
     for step in range(LLOYD_STEPS + 1):
         if not len(alive):
             return
-        sizes = np.diff(edges)[alive]
-        starts = np.cumsum(sizes) - sizes
-        of = np.repeat(alive, sizes)
-        which = np.arange(len(of)) + np.repeat(edges[alive] - starts, sizes)
-        point, kept, rows = i[which], k[which], Y[i[which]]
+        if not all_cut:
+            sizes = np.diff(edges)[alive]
+            starts = np.cumsum(sizes) - sizes
+            of = np.repeat(alive, sizes)
+            which = np.arange(len(of)) + np.repeat(edges[alive] - starts, sizes)
+            point, p = i[which], share[i[which], k[which]]
+            rows, w = Y[point], weights[point] * p
         distances = np.stack([_sq_norms(rows - end[of]) for end in ends[1:]])
         if step == LLOYD_STEPS:
             break
-        w = weights[point] * share[point, kept]
-        nearer = distances[0] <= distances[1]
-        shares = np.stack([np.where(nearer, w, 0.0), np.where(nearer, 0.0, w)])
+        nearer = np.where(distances[0] <= distances[1], w, 0.0)
+        shares = np.stack([nearer, w - nearer])
         mass = np.add.reduceat(shares, starts, axis=1)
         cut = (mass > 0.0).all(axis=0)
-        for end, part, m in zip(ends[1:], shares, mass):
-            means = np.add.reduceat(part[:, None] * rows, starts)[cut] / m[cut, None]
-            end[alive[cut]] = means
+        all_cut = cut.all()
         alive, mass = alive[cut], mass[:, cut]
+        for end, part, m in zip(ends[1:], shares, mass):
+            end[alive] = np.add.reduceat(part[:, None] * rows, starts)[cut] / m[:, None]
     heavier = mass[0] >= mass[1]
     a, b = (end[alive] for end in ends[1:])
     halves[2 * alive] = np.where(heavier[:, None], a, b)
     halves[2 * alive + 1] = np.where(heavier[:, None], b, a)
     distances.sort(axis=0)
-    old = slope.astype(np.float64)[of] * best[point, kept]
-    near, far = price + slope.astype(np.float64)[of] * distances
-    z, p = old - near, share[point, kept]
+    slopes = slope.astype(np.float64)[of]
+    near, far = price + slopes * distances
+    z = slopes * best[point, k[which]] - near
     if not hard:  # as in `split_gains`, the larger term taken out
         top = np.maximum(z, 0.0)
         inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
