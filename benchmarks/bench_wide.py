@@ -241,9 +241,8 @@ def clustering(bench, repeats=7):
             case = f"float64, {n:,} x {d}, {k} clusters"
             bench.value(case, name, seconds / theirs, unit="x KMeans(n_init=1)", bar=bar)
     bench.note(
-        "Small clusterings: numpy does what kernels do for many rows, so that a first fit need not compile these: a "
-        "fit of milliseconds pays for it with milliseconds, in calls, and a first fit saves a second or more of "
-        "compilation (`first_call.md`). Kernels only: as if no data were few."
+        "Small clusterings: numpy does what kernels do for many rows, so that a first fit need not compile these; each "
+        "of its calls costs microseconds in a fit of milliseconds. Kernels only: as if no data were few."
     )
 
 
