@@ -76,21 +76,21 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
 
     Returns
     -------
-    rows : list of dict with step, seconds (set-up and sampling included, evaluation not), error (test loss
+    rows : list of dict with step, seconds (of CPU; set-up and sampling included, evaluation not), error (test loss
         relative to the reference, less one)
     sampler : as it ended
     """
-    begin = time.perf_counter()
+    begin = time.process_time()
     sampler = make_sampler(method, X, batch_size=batch_size, n_components=n_components, rng=rng, **options)
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     centres, counts = centres.copy(), np.zeros(len(centres))
     rows, done = [], 0
     for stop in record_at:
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(stop - done):
             indices, weights = sampler.sample()
             sampler.update(kmeans_step(X, indices, weights, centres, counts))
-        seconds += time.perf_counter() - begin
+        seconds += time.process_time() - begin
         done = stop
         rows.append(dict(step=stop, seconds=seconds, error=loss(X_test, centres) / reference - 1))
     return rows, sampler
