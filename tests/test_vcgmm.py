@@ -154,7 +154,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
     st.sampled_from(["afkmc2", "greedy", "k-means++"]),
     st.sampled_from([0, 2]),
     st.sampled_from([None, "empty", "split"]),
-    st.sampled_from(["soft", "hard"]),
+    st.sampled_from(["soft", "hard", "hardened"]),
 )
 def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves, assignment):
     rng = np.random.default_rng(seed)
@@ -428,6 +428,42 @@ def test_hard_assignments_are_lloyds_iterations(rng):
         labels = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
         centers = np.array([X[labels == c].mean(axis=0) for c in range(C)])
     np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-9)
+
+
+def test_hardened_assignments_are_em_then_lloyds_iterations(rng):
+    X, u, C = blobs(rng, n=600, k=10), rng.exponential(size=600), 4
+    options = dict(init=X[:C], n_neighbors=C, algorithm=STILL, **FULL)
+    model = quietly(VCGMM(C, assignment="hardened", **options), X, sample_weight=u)
+
+    def sq_dist(centers):
+        return ((X[:, None] - centers) ** 2).sum(axis=2)
+
+    centers, variance = X[:C], u @ sq_dist(X[:C]).min(axis=1) / (X.shape[1] * u.sum())
+    bounds = [np.inf]
+    while True:
+        *new, bound = textbook_m_step(X, u, centers, variance, np.tile(np.arange(C), (600, 1)))
+        bounds.append(bound)
+        if abs(bounds[-1] - bounds[-2]) <= 3e-4 * X.shape[1] * u.sum():
+            break
+        centers, variance = new
+    soft, before = centers, None
+    while not np.array_equal(before, centers):
+        labels, before = sq_dist(centers).argmin(axis=1), centers
+        centers = np.array([np.average(X[labels == c], axis=0, weights=u[labels == c]) for c in range(C)])
+    assert abs(centers - soft).max() > 0.1
+    np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-9)
+    variance = u @ sq_dist(centers).min(axis=1) / (X.shape[1] * u.sum())
+    assert model.variance_ == pytest.approx(variance)
+    assert model.n_iter_ > len(bounds) - 2
+
+
+def test_hardened_assignments_lower_the_error_where_clusters_overlap(rng):
+    X = rng.normal(size=(4000, 6))
+    soft, hardened = (
+        np.mean([VCGMM(40, assignment=way, random_state=seed).fit(X).inertia_ for seed in range(3)])
+        for way in ("soft", "hardened")
+    )
+    assert hardened < 0.995 * soft
 
 
 # scikit-learn's checks, odd and bad input

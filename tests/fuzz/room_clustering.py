@@ -31,7 +31,7 @@ BY_NAME = {
     "n_clusters": integer(1, lambda world: world.n, good=(1, 2)),
     "n_neighbors": integer(good=(1, 3, 5)),
     "covariance": choice("shared", "isotropic"),
-    "assignment": choice("soft", "hard"),
+    "assignment": choice("soft", "hard", "hardened"),
     "tol": number(above=0, good=(1e-4, 1e-6)),
     "max_iter": integer(good=(20, 200)),
     "warm_start": boolean(),

@@ -38,6 +38,7 @@ from handful.types import Seed, Table
 
 FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
 HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
+SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the same rows
 N_SHIFT = 4096  # rows whose median becomes the origin
 
 
@@ -56,8 +57,9 @@ class VCGMM(MixtureEstimator):
     init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's), an
         `AFKMC2(chain_length)` or an array of centres, shape (C, d)
     covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
-    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone: the objective of
-        k-means, for a small quantisation error where clusters overlap
+    assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which is the objective
+        of k-means and the fastest; "hardened" fits soft assignments first, then hard ones in a further phase: for a
+        small quantisation error whether clusters overlap or rows repeat
     algorithm : "fast", "paper" (Algorithm 1 as printed) or a `TruncatedEM`, which has the options of the iterations
     tol : float, the fit ends when an iteration changes the bound by less: in nats per point and dimension, or with
         "paper" as a share of the bound
@@ -230,13 +232,16 @@ class VCGMM(MixtureEstimator):
         moves = algorithm.moves
         if moves == "split" and past is not None:
             moves = "empty"  # rows of earlier calls cannot be cut
-        hard = self.assignment == "hard"
-        model = dict(n_random=algorithm.n_random, shared=self.covariance == "shared", hard=hard)
+        model = dict(n_random=algorithm.n_random, shared=self.covariance == "shared")
+        sizes = self._sizes(len(Y), algorithm.grow and not go_on)
+        phases = [(size, self.assignment == "hard", SETTLED) for size in sizes[:-1]]  # rows, hard or not, least tol
+        if self.assignment == "hardened":
+            phases.append((len(Y), False, SOFTENED))
+        phases.append((len(Y), self.assignment != "soft", 0.0))
         with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
-            for size in self._sizes(len(Y), algorithm.grow and not go_on):
-                last = size == len(Y)
+            for size, hard, least_tol in phases:
                 mine, u = Y, weights
-                if not last:
+                if size < len(Y):
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
                 if mixture is None:
@@ -248,12 +253,12 @@ class VCGMM(MixtureEstimator):
                     mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
                 if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
-                now = dict(key=rng.integers(2**63), threads=threads, floor=floor, n_steps=n_steps, past=past)
+                now = dict(key=rng.integers(2**63), threads=threads, floor=floor, hard=hard, n_steps=n_steps, past=past)
                 em = VariationalEM(mine, u, rows.shape[1], K, **model, **now)
-                relative = algorithm.stopping == "relative" and last
+                relative = algorithm.stopping == "relative" and not least_tol
                 trace = em.run(
                     mixture,
-                    tol=self.tol if last else max(self.tol, SETTLED),
+                    tol=max(self.tol, least_tol),
                     max_iter=self.max_iter,
                     n_warmup=algorithm.n_warmup,
                     relative_to=em.total * rows.shape[1] * np.log(self._unit) if relative else None,
@@ -393,5 +398,5 @@ class VCGMM(MixtureEstimator):
         if self.coreset_size is not None:
             check_integer("coreset_size", self.coreset_size)
         check_number("tol", self.tol, least=0)
-        check_choices(self, {"covariance": ("shared", "isotropic"), "assignment": ("soft", "hard")})
+        check_choices(self, {"covariance": ("shared", "isotropic"), "assignment": ("soft", "hard", "hardened")})
         return checked_init(self.init), checked_algorithm(self.algorithm)

@@ -23,7 +23,8 @@ from handful_papers.vcgmm.data import clustering_problem
 from handful_papers.vcgmm.lloyd import lloyd
 
 PAPER = ("kmeans++", "afkmc2", "vargmm", "lwcs", "vcgmm")
-OURS, HARD = "vcgmm ours", "vcgmm hard"
+OURS = "vcgmm ours"
+ASSIGNMENTS = {OURS: "soft", "vcgmm hard": "hard", "vcgmm hardened": "hardened"}  # of ours
 PEERS = ("sklearn lloyd", "sklearn elkan", "minibatch", "faiss")
 CHAINS = (2, 5, 10, 20)  # m, of AFK-MC2 alone
 WIDTHS = ((3, 1), (5, 0), (7, 0))  # G and random clusters, of var-GMM-S
@@ -36,7 +37,7 @@ class Setting:
 
     Attributes
     ----------
-    method : one of `PAPER`, `OURS`, `HARD` (ours, each point with its best cluster alone) or `PEERS`
+    method : one of `PAPER`, `ASSIGNMENTS` or `PEERS`
     size : int, N', or None for all rows
     n_neighbors, n_random : int, G and the random clusters that join a search
     chain_length : int, m
@@ -136,7 +137,7 @@ def fit(setting, X, n_clusters, *, seed):
     rng = np.random.default_rng([seed, zlib.crc32(setting.label.encode()) if setting.size is None else setting.size])
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters that are left empty, as in the paper
-        if setting.method in (OURS, HARD):
+        if setting.method in ASSIGNMENTS:
             return _fit_ours(setting, X, n_clusters, rng)
         return _fit_paper(setting, X, n_clusters, rng)
 
@@ -176,9 +177,8 @@ def _fit_paper(setting, X, n_clusters, rng):
 
 def _fit_ours(setting, X, n_clusters, rng):
     # as anyone would call it: other options at their defaults
-    assignment = "hard" if setting.method == HARD else "soft"
     start = time.process_time()
-    options = dict(coreset_size=setting.size, assignment=assignment, compute_labels=False)
+    options = dict(coreset_size=setting.size, assignment=ASSIGNMENTS[setting.method], compute_labels=False)
     model = VCGMM(n_clusters, **options, random_state=rng).fit(X)
     return Fit(model.cluster_centers_, model.n_iter_, model.n_distances_, time.process_time() - start)
 

@@ -11,6 +11,7 @@ METHODS = Looks(
         "vcgmm": look("vc-GMM", REPRODUCED, "D", "-", zorder=6),
         "vcgmm ours": look("vc-GMM, greedy seeds, moves (extension)", EXTENSION, "*", (0, (3, 1, 1, 1)), zorder=7),
         "vcgmm hard": look("vc-GMM, hard assignments (extension)", EXTENSION, "P", (0, (3, 1, 1, 1)), zorder=7),
+        "vcgmm hardened": look("vc-GMM, soft, then hard (extension)", EXTENSION, "X", (0, (3, 1, 1, 1)), zorder=7),
         # What a user would pick instead.
         "sklearn lloyd": look("scikit-learn (Lloyd)", GREY, "<", ""),
         "sklearn elkan": look("scikit-learn (Elkan)", GREY, ">", ""),

@@ -4,7 +4,7 @@ import numpy as np
 from handful.data.synthetic import gaussian_mixture
 
 from handful_papers.style import legend_below, panels
-from handful_papers.vcgmm.arms import HARD, OURS, Setting, next_seed, seed_rows
+from handful_papers.vcgmm.arms import ASSIGNMENTS, Setting, next_seed, seed_rows
 from handful_papers.vcgmm.data import Problem, clustering_problem
 from handful_papers.vcgmm.looks import METHODS
 
@@ -28,7 +28,7 @@ def mixture_problem(family, *, rows, dimensions, components, seed=0):
 
 def arms(size, references):
     """The settings to compare: references on all rows; the paper's vc-GMM, and ours, on a coreset; ours on all rows."""
-    own = [Setting(method, size=n) for method in (OURS, HARD) for n in (size, None)]
+    own = [Setting(method, size=n) for method in ASSIGNMENTS for n in (size, None)]
     return [*(Setting(name) for name in references), Setting("vcgmm", size=size), *own]
 
 
