@@ -43,7 +43,7 @@ def _fits(dtype):
         "least squares": fit(coreset(squares), X[:, 0]),
         "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
         "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
-        "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, random_state=0).fit(
+        "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, init="afkmc2", random_state=0).fit(
             X, sample_weight=weights
         ),
         "mini-batch k-means": lambda: clustering.MiniBatchKMeans(8, n_steps=3, random_state=0).fit(X),

@@ -318,7 +318,7 @@ def test_arms_on_a_family_leave_rows_that_can_be_drawn():
     problem = mixture_problem("Pareto weights", rows=1500, dimensions=3, components=20)
     settings = arms(256, ["kmeans++", "minibatch"])
     rows = pd.DataFrame([row for s in (0, 1) for row in seed_rows(problem, 12, settings, seed=s)])
-    assert len(rows) == 2 * 7
+    assert len(rows) == 2 * 9
     assert not rows.duplicated(["method", "setting", "seed"]).any()
     table = against_best(rows, ["kmeans++", "minibatch"])
     draw_against_best(table, {"Pareto weights": "Pareto"}).draw_without_rendering()
