@@ -675,7 +675,7 @@ def files(tmp_path_factory):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit and its measure are Linux's")
 @pytest.mark.parametrize("kind", ["npy", "one", "parquet"])
 def test_files_larger_than_the_memory_limit_are_selected_from(kind, files):
-    # each file is read four times: 192 MiB; allowed are 64 more than what one file takes, for arrow uses up to 18 of them
+    # each file is read four times: 192 MiB; 64 more than one file takes are allowed, for arrow uses up to 18 of them
     if kind == "parquet":
         pd = pytest.importorskip("pandas", reason="frames need it")
         pytest.importorskip("pyarrow", reason="parquet needs it")
