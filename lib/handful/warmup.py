@@ -18,6 +18,8 @@ def _fits(dtype):
     large = np.zeros((1 << 16, 65), dtype=dtype)  # from 2^22 entries on, passes run in several threads
     large[:300, :6] = X
     many = rng.normal(size=(3000, 6)).astype(dtype)  # more rows and clusters than numpy handles without a kernel
+    kept = many.view()
+    kept.flags.writeable = False  # as those of a memory map or a frame are: another signature to numba
 
     def fit(selector, *targets, data=X, **options):
         return lambda: selector.set_params(size=20, random_state=0).fit(data, *targets, **options)
@@ -43,6 +45,7 @@ def _fits(dtype):
         "least squares": fit(coreset(squares), X[:, 0]),
         "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
         "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
+        "VCGMM on rows that are read-only": lambda: clustering.VCGMM(70, coreset_size=2000, random_state=0).fit(kept),
         "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, init="afkmc2", random_state=0).fit(
             X, sample_weight=weights
         ),
