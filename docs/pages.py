@@ -65,7 +65,7 @@ def write_pages(docs):
 
 
 def for_the_site(text):
-    """A page's source as the site needs it: links lead to pages of the site, and what is for a code host is left out."""
+    """A page's source as the site needs it: links lead to its pages, and what is for a code host is left out."""
     for source, page in _WRITTEN_FROM.items():
         link = rf"\]\(((?:\.\./)*)\.\./{source}\)"
         text = re.sub(link, lambda m, page=page: f"]({m[1]}{page.format(m[2].replace('_', '-'))})", text)
