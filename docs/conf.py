@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
-from pages import fetched, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+from pages import fetched, for_the_site, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
@@ -75,9 +75,14 @@ def _formula(display):
     return visit, None
 
 
+def _source(app, docname, source):
+    source[0] = for_the_site(source[0])
+
+
 def setup(app):
     """Called by sphinx: the generated pages, our docstrings, MathML, and the checks at the end."""
     write_pages(HERE)
+    app.connect("source-read", _source)
     app.connect("autodoc-process-docstring", numpydoc_to_fields)
     app.connect("autodoc-skip-member", _skip_others)
     app.connect("doctree-read", link_names)

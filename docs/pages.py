@@ -22,6 +22,12 @@ _FETCHED = re.compile(
     r"""|@import\s+[^;]*//[^;]*|\burl\(\s*["']?(?:https?:)?//[^)]*""",
     re.IGNORECASE,
 )
+# Pages that are written at each build are not there on a code host, so the sources link to what those are written from.
+_WRITTEN_FROM = {
+    r"lib/handful/(\w+)/__init__\.py": "reference/handful.{}.rst",
+    r"figures/laptop/(\w+)": "papers/{}.md",
+    r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
+}
 COMPLEXITY = """\
 The pages of the rooms state costs in rows, features, points chosen and clusters. These tables measure them: each comes
 out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
@@ -56,6 +62,14 @@ def write_pages(docs):
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what is newer
             path.write_text(text, encoding="utf-8")
     return list(pages)
+
+
+def for_the_site(text):
+    """A page's source as the site needs it: links lead to its pages, and what is for a code host is left out."""
+    for source, page in _WRITTEN_FROM.items():
+        link = rf"\]\(((?:\.\./)*)\.\./{source}\)"
+        text = re.sub(link, lambda m, page=page: f"]({m[1]}{page.format(m[2].replace('_', '-'))})", text)
+    return re.sub(r"^\*On a code host.*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _complexity(tables):

@@ -130,8 +130,20 @@ def test_an_indefinite_hessian_is_told(data, monkeypatch):
 def test_training_that_diverges_says_where(data):
     X, y = data
     problem = Network(small_net(), lambda o, t: (o**2).sum(dim=1), train=TrainConfig(n_steps=200, learning_rate=1e6))
-    with pytest.raises(ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf)"):
+    with pytest.raises(
+        ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf).*TrainConfig"
+    ):
         BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(X, y.astype(float))
+
+
+def test_a_bare_module_and_targets_without_a_loss_get_the_way_out(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"got Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$"):
+        BilevelCoreset(small_net(), size=30).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"Unknown label type: continuous\. Without a loss, Network needs y to hold clas"
+    ):
+        BilevelCoreset(Network(small_net(classes=1).float(), train=QUICK), size=30).fit(X, X[:, 0])
 
 
 def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data):

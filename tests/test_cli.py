@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from handful import cli
-from handful_papers import cli as cli_papers
+from handful_papers import progress
 from handful_papers.notebooks import plan
 from tiny_notebooks import profiles_for, saving, write_checkout, write_notebook
 
@@ -85,9 +85,9 @@ def test_a_record_that_is_not_whole_is_named_and_left_out_of_the_report(root, ca
 def test_the_progress_line_tells_the_sweeps_tasks_and_who_has_the_turn(root, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     (run,) = plan(root / "notebooks", "quick", ["demo/a"])
-    with cli_papers.Progress([run], 10) as progress:
-        progress.show([], [(run, 65.0, {"done": 12, "total": 40, "left": 200.4})])
-        progress.show([], [(run, None, None)])
+    with progress.Progress([run], 10) as shown:
+        shown.show([], [(run, 65.0, {"done": 12, "total": 40, "left": 200.4})])
+        shown.show([], [(run, None, None)])
     shown = capsys.readouterr().err
     assert "demo/a 1:05 of 0:06, 12/40 tasks, 3:20 left" in shown
     assert "demo/a waits for another process" in shown
@@ -95,15 +95,15 @@ def test_the_progress_line_tells_the_sweeps_tasks_and_who_has_the_turn(root, mon
 
 def test_the_time_left_is_what_remains_at_the_pace_so_far():
     a, b, c = (SimpleNamespace(name=name, minutes=minutes) for name, minutes in [("a", 2.0), ("b", 4.0), ("c", 6.0)])
-    assert cli_papers.seconds_left([a, b, c], [], []) == 12 * 60
+    assert progress.seconds_left([a, b, c], [], []) == 12 * 60
     half_as_fast = [SimpleNamespace(run=a, status="done", seconds=240.0)]
-    assert cli_papers.seconds_left([a, b, c], half_as_fast, []) == 2 * (4 + 6) * 60
-    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 100.0, None)]) == 2 * (4 + 6) * 60 - 100
-    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 9e9, None)]) == 2 * 6 * 60
-    assert cli_papers.seconds_left([a, b, c], half_as_fast, [(b, 9e9, {"left": 30.0})]) == 2 * 6 * 60 + 30
-    assert cli_papers.seconds_left([a, b, c], half_as_fast, [], jobs=2) == (4 + 6) * 60
+    assert progress.seconds_left([a, b, c], half_as_fast, []) == 2 * (4 + 6) * 60
+    assert progress.seconds_left([a, b, c], half_as_fast, [(b, 100.0, None)]) == 2 * (4 + 6) * 60 - 100
+    assert progress.seconds_left([a, b, c], half_as_fast, [(b, 9e9, None)]) == 2 * 6 * 60
+    assert progress.seconds_left([a, b, c], half_as_fast, [(b, 9e9, {"left": 30.0})]) == 2 * 6 * 60 + 30
+    assert progress.seconds_left([a, b, c], half_as_fast, [], jobs=2) == (4 + 6) * 60
     unchanged = [SimpleNamespace(run=a, status="unchanged", seconds=9e9)]
-    assert cli_papers.seconds_left([a, b], unchanged, []) == 4 * 60
+    assert progress.seconds_left([a, b], unchanged, []) == 4 * 60
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
@@ -206,6 +206,31 @@ def test_a_dry_run_and_the_list_run_nothing(root, capsys):
     assert cli.main(["list"]) == 0
     assert "to run" in capsys.readouterr().out
     assert not (root / "figures").exists()
+
+
+def test_the_list_of_one_notebook_tells_its_parameters_so_that_run_can_be_given_them(root, capsys, tmp_path):
+    cell = 'profile = "quick"\n# of the sweep,\n# in rows\nsizes = [\n    1,\n]\nn = 3  # points\n'
+    cell += 'more = {\n    "l2": 0.5,  # a penalty\n    "kind": "#1",\n}  # options\nseed = 0\n'
+    write_notebook(root, "demo/a", *saving("demo/a"), parameters=cell)
+    assert cli.main(["list", "demo/a"]) == 0
+    out = capsys.readouterr().out
+    row, *blocks, last = out.strip().split("\n\n")
+    assert "demo/a" in row
+    assert blocks == [
+        "sizes: of the sweep, in rows\n    all profiles [1]",
+        "n: points\n    quick   3\n    laptop  5\n    paper   10",
+        "more: l2: a penalty; options\n    all profiles {'l2': 0.5, 'kind': '#1'}",
+        "seed\n    all profiles 0",
+    ]
+    assert "handful run demo/a -p" in last
+    shown = {block.split(":")[0]: block.rpartition("all profiles ")[2] for block in (blocks[0], blocks[2])}
+    changes = [f"-p{name}={value}" for name, value in shown.items()]
+    assert cli.main(["run", "demo/a", *changes, "--out", str(tmp_path / "mine")]) == 0
+    capsys.readouterr()
+    assert cli.main(["list", "demo"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert cli.main(["list", "nothing"]) == 2
+    assert "no notebook matches 'nothing'" in capsys.readouterr().err
 
 
 def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkeypatch, capsys):

@@ -1,5 +1,8 @@
 """`compare`: what it measures is what one would measure by hand, and what fails is told."""
 
+import re
+import warnings
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -52,13 +55,65 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
 
 
-def test_a_comparison_prints_every_column_of_its_summary():
+def test_a_comparison_prints_every_column_within_100_characters():
+    long = " ".join(f"word{i}" for i in range(10))  # as the options that tell two selectors of a class apart
     with pd.option_context("display.width", 40, "display.max_columns", 3):
-        lines = str(compare(KCenter(), MODEL, X, y, sizes=[20], seeds=2, verbose=False)).splitlines()
-    assert lines[0] == "score on held-out rows"
-    assert lines[1].split()[-1] == "failed"
-    assert len(lines) == 2 + 4
-    assert len({len(line) for line in lines[1:]}) == 1
+        found = compare({long: KCenter()}, MODEL, X, y, sizes=[20, 30], seeds=2, verbose=False)
+        title, head, *lines = repr(found).splitlines()
+    assert str(found) == repr(found)
+    assert title == "score on held-out rows"
+    assert re.split("  +", head) == ["method", "size", "score", "lead", "choose (s)", "train (s)", "failed"]
+    assert {len(line) for line in lines} == {len(head)}
+    assert len(head) <= 100
+    assert " ".join(re.findall(r"word\d", "".join(lines))) == long
+    row = found.summary().set_index(["method", "size"]).loc[("uniform", 30)]
+    assert f"30 {row['score']:.4g} ± {row['score_std']:.2g} 0 ± 0 " in re.sub(" +", " ", "\n".join(lines))
+
+
+class Fails(LogisticRegression):
+    """Raises `error` from the `after`-th fit of the process on, and warns in each before."""
+
+    after, error = np.inf, None
+
+    def fit(self, X, y, sample_weight=None):
+        type(self).after -= 1
+        if type(self).after < 0:
+            raise type(self).error
+        warnings.warn(f"{len(X)} rows are not enough", UserWarning, stacklevel=1)
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_warning_of_many_fits_is_given_once_with_their_number():
+    with pytest.warns(UserWarning, match="rows are not enough") as given:
+        compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, sizes=[20, 60], seeds=3, verbose=False)
+    said = "in 21 of 21 fits, of all rows, uniform, stratified, KCenter: 426 rows are not enough"
+    assert [str(w.message) for w in given] == [said]
+    assert given[0].filename == __file__
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_was_finished_before_an_interruption_or_an_error_is_kept(monkeypatch, error):
+    monkeypatch.setattr(Fails, "after", 6)
+    monkeypatch.setattr(Fails, "error", error)
+    options = dict(sizes=[20, 60], seeds=3, verbose=False)
+    with pytest.raises(error) as stopped, pytest.warns(UserWarning, match="in 6 of 6 fits"):
+        compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, **options)
+    assert "the 6 fits that had finished" in stopped.value.__notes__[0]
+    kept = stopped.value.comparison
+    assert kept.frame["method"].value_counts().to_dict() == {"all rows": 1, "uniform": 2, "stratified": 2, "KCenter": 1}
+    whole = compare(KCenter(), LogisticRegression(max_iter=10_000), X[:, :2], y, **options).frame
+    keys = ["method", "size", "seed"]
+    both = kept.frame.merge(whole, on=keys)
+    assert len(both) == 6
+    assert both["score_x"].tolist() == both["score_y"].tolist()
+    kept.plot()
+    assert "KCenter" in str(kept)
+
+
+def test_a_method_without_any_score_leaves_the_scores_of_the_others():
+    with pytest.raises(ValueError, match="BilevelCoreset gave no score at all") as stopped:
+        compare(BilevelCoreset(), MODEL, X, y, sizes=[1], test=(X, y), seeds=1, verbose=False)
+    assert stopped.value.comparison.frame.set_index("method")["score"].notna()["all rows"]
 
 
 def test_an_estimator_without_weights_is_compared_and_said_to_be():

@@ -19,6 +19,9 @@ from handful import (
     UniformCoreset,
     compare,
 )
+from handful.coreset import take_rows
+from handful.streaming import Reservoir
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
@@ -69,6 +72,35 @@ def test_a_selector_gives_rows_in_the_type_that_it_got(selector, frame):
     np.testing.assert_array_equal(np.asarray(few["a"]), X[expected, 0])
     with pytest.raises(ValueError, match="got 3 rows: take from the data it was fitted on"):
         selector.take(labels[:3])
+
+
+@every_frame
+@pytest.mark.parametrize("stream", [Reservoir(20, random_state=0), MergeReduce(KCenter(), size=20, leaf_size=40)])
+def test_the_rows_of_a_stream_of_frames_are_an_array_whose_columns_are_named(stream, frame):
+    F, _ = FRAMES[frame]
+    stream = clone(stream).partial_fit(take_rows(F, np.arange(60))).partial_fit(take_rows(F, np.arange(60, len(X))))
+    rows, _, _ = stream.rows()
+    assert type(rows) is np.ndarray
+    for j, name in enumerate(stream.feature_names_in_):
+        np.testing.assert_array_equal(rows[:, j], np.asarray(F[name])[stream.indices_])
+
+
+def test_parquet_files_are_chosen_from_at_once_and_one_after_the_other(tmp_path):
+    pytest.importorskip("pyarrow", reason="parquet needs it")
+    table = pd.DataFrame(X, columns=NAMES).assign(label=np.where(y, "yes", "no"), town="Rome")
+    for start in range(0, len(table), 100):
+        table[start : start + 100].to_parquet(tmp_path / f"{start:03}.parquet")
+    whole = pd.read_parquet(tmp_path)
+    rows, w = BilevelCoreset(size=30, random_state=0).fit(whole[NAMES], whole["label"]).take(whole)
+    assert rows.columns.tolist() == [*NAMES, "label", "town"]
+    assert (len(rows), w.sum()) == (30, pytest.approx(len(table)))
+    stream = MergeReduce(BilevelCoreset(), size=30, leaf_size=150, random_state=0)
+    for path in sorted(tmp_path.glob("*.parquet")):
+        part = pd.read_parquet(path, columns=[*NAMES, "label"])
+        stream.partial_fit(part[NAMES], part["label"])
+    X_small, labels, _ = stream.rows()
+    np.testing.assert_array_equal(X_small, table[NAMES].to_numpy()[stream.indices_])
+    assert labels.tolist() == table["label"].to_numpy()[stream.indices_].tolist()
 
 
 @every_frame

@@ -41,10 +41,17 @@ def pages():
     return load(DOCS / "pages.py")
 
 
-def test_every_public_name_is_on_a_page_of_the_reference(pages, tmp_path):
+@pytest.fixture(scope="module")
+def written(pages, tmp_path_factory):
+    """Path in the folder of the sources -> text of each page that a build writes."""
+    folder = tmp_path_factory.mktemp("docs")
+    return {DOCS / path.relative_to(folder): path.read_text(encoding="utf-8") for path in pages.write_pages(folder)}
+
+
+def test_every_public_name_is_on_a_page_of_the_reference(pages, written):
     import handful
 
-    written = {path.stem: path.read_text(encoding="utf-8") for path in pages.write_pages(tmp_path)}
+    written = {path.stem: text for path, text in written.items()}
     for room in pages.rooms():
         names = pages.public_names(room)
         assert names
@@ -61,14 +68,14 @@ def test_every_room_has_a_page_that_says_when_why_limits_cost_and_references(pag
         name = room.removeprefix("handful.")
         assert f"rooms/{name}\n" in index
         text = (DOCS / "rooms" / f"{name}.md").read_text(encoding="utf-8")
-        wanted = ["**When.**", "**Why", "**Limits.**", "| cost", f"../reference/{room}.rst"]
+        wanted = ["**When.**", "**Why", "**Limits.**", "| cost", f"../../lib/handful/{name}/__init__.py"]
         assert [word for word in wanted if word not in text] == [], name
 
 
-def test_the_papers_pages_hold_their_items_and_claims(pages, tmp_path):
+def test_the_papers_pages_hold_their_items_and_claims(written):
     from handful_papers.catalogue import catalogue
 
-    written = {path.stem: path.read_text(encoding="utf-8") for path in pages.write_pages(tmp_path)}
+    written = {path.stem: text for path, text in written.items()}
     for paper in catalogue():
         assert [i.title for i in paper.items if i.title not in written[paper.key]] == []
         judged = any((DOCS.parent / "figures" / "laptop" / paper.key).glob("*.json"))
@@ -98,12 +105,19 @@ def test_names_in_running_text_become_links(pages):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))
-def test_links_between_files_lead_somewhere(pages, page):
-    if not (DOCS / "reference" / "handful.rst").is_file() or not (DOCS / "complexity.md").is_file():
-        pages.write_pages(DOCS)  # some links lead to what each build writes
+def test_links_between_files_lead_somewhere_before_anything_is_built_and_on_the_site(pages, written, page):
     text = page.read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)", text)
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert "[](" not in text, "a code host shows a link without words as nothing"
+    assert [link for link in _links(text) if not (page.parent / link).exists()] == []
+    assert [link for link in _links(text) if (page.parent / link).resolve() in written] == []
+    if page.is_relative_to(DOCS):
+        seen = [(page.parent / link).resolve() for link in _links(pages.for_the_site(text))]
+        assert [path for path in seen if not path.is_relative_to(DOCS)] == []
+        assert [path for path in seen if path not in written and not path.exists()] == []
+
+
+def _links(text):
+    return re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)", text)
 
 
 def test_sections_of_a_docstring_become_fields(pages):

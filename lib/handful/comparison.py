@@ -1,8 +1,11 @@
 """`compare`: whether to choose rows at all, and which selector, measured on one's own data and estimator."""
 
+import textwrap
 import time
 import warnings
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import zip_longest
 from numbers import Integral
 from typing import Any
 
@@ -19,9 +22,10 @@ from handful.types import Table
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
 ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
+WIDTH = 100  # characters of a line of what a Comparison prints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` measured.
 
@@ -36,11 +40,22 @@ class Comparison:
     frame: Any
     scoring: str
 
-    def __str__(self) -> str:
-        """The summary, every column of it however narrow the terminal."""
-        return f"{self.scoring} on held-out rows\n" + self.summary().to_string(
-            index=False, float_format="{:.4g}".format
-        )
+    def __repr__(self) -> str:
+        """The summary, every column of it however narrow the terminal; a long name goes on in the lines below."""
+        table = self.summary()
+        names = table.pop("method")
+        for name in ("score", "lead"):
+            spreads = table.pop(f"{name}_std")
+            table[name] = [f"{mean:.4g} ± {std:.2g}" for mean, std in zip(table[name], spreads)]
+        table = table.rename(columns={"choose_seconds": "choose (s)", "train_seconds": "train (s)"})
+        head, *lines = table.to_string(index=False, float_format="{:.3g}".format).splitlines()
+        room = WIDTH - len(head) - 1
+        shown = [("method", head)]
+        for method in names.unique():
+            own = [line for name, line in zip(names, lines) if name == method]
+            shown += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
+        width = max(len(name) for name, _ in shown)
+        return "\n".join([f"{self.scoring} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in shown)])
 
     def summary(self) -> Any:
         """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
@@ -145,6 +160,14 @@ def compare(
     TypeError
         for what is no selector or no estimator
 
+    Notes
+    -----
+    A ValueError of a selector or estimator is kept in the row of its fit. Any other error ends the comparison, and so
+    does Ctrl-C. The fits that had finished stay on the exception as a `Comparison`, its attribute `comparison`:
+    ``except KeyboardInterrupt as stopped: found = stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
+
+    What the fits warn of is said at the end, once for each place in the code that warns, with the number of the fits.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -158,11 +181,8 @@ def compare(
     >>> found.summary()["method"].unique().tolist()
     ['all rows', 'uniform', 'stratified', 'KCenter']
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.") from error
-
+    if find_spec("pandas") is None:
+        raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
     named = _named(selectors)
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
@@ -183,7 +203,36 @@ def compare(
     seeds, sizes = _listed("seeds", seeds), None if sizes is None else _listed("sizes", sizes)
     for seed in seeds:
         check_integer("seeds", seed, least=0, most=MAX_SEED)
-    rows, n = [], None
+    rows: list = []
+    caught: dict = {}
+    try:
+        for row in _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, classes, score, verbose):
+            rows.append(row)
+            for warning in row.pop("warnings"):
+                place = (warning.category, warning.filename, warning.lineno)
+                caught.setdefault(place, (warning, {}))[1][len(rows)] = row["method"]
+        found = _comparison(rows, methods, scoring)
+        for name, own in found.frame.groupby("method"):
+            if own["score"].isna().all():
+                raise ValueError(f"{name} gave no score at all: {own['error'].iloc[0] or 'every score is NaN'}")
+        return found
+    except BaseException as error:
+        if rows:
+            vars(error)["comparison"] = _comparison(rows, methods, scoring)
+            error.add_note(
+                f"compare: the {len(rows)} fits that had finished are on this exception, as its attribute comparison; "
+                "at a prompt it is sys.last_value.comparison."
+            )
+        raise
+    finally:
+        for warning, fits in caught.values():
+            whose = f"{len(fits)} of {len(rows)} fits, of {', '.join(dict.fromkeys(fits.values()))}"
+            warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
+
+
+def _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, classes, score, verbose):
+    # A row a fit, as soon as it has finished, with the warnings that it gave.
+    n = None
     with tqdm(disable=not verbose, desc="compare") as bar:
         for seed in seeds:
             train, held_out = _split(X, y, test, test_size, seed, classes)
@@ -196,15 +245,19 @@ def compare(
             tasks = [(ALL_ROWS, None, n), *((name, s, size) for size in sizes for name, s in methods.items())]
             for name, selector, size in tasks:
                 bar.set_postfix_str(f"{name}, {size} rows")
-                outcome = _run(selector, estimator, prefix, size, seed, train, held_out, score)
-                rows.append(dict(method=name, size=size, seed=seed, weighted=prefix is not None, **outcome))
+                with warnings.catch_warnings(record=True) as given:
+                    outcome = _run(selector, estimator, prefix, size, seed, train, held_out, score)
+                yield dict(method=name, size=size, seed=seed, weighted=prefix is not None, **outcome, warnings=given)
                 bar.update()
-    frame = pd.DataFrame(rows)
+
+
+def _comparison(rows, methods, scoring):
+    import pandas as pd
+
     order = {name: i for i, name in enumerate([ALL_ROWS, *methods])}
-    frame = frame.sort_values(["method", "size", "seed"], key=lambda c: c.map(order) if c.name == "method" else c)
-    for name, own in frame.groupby("method"):
-        if own["score"].isna().all():
-            raise ValueError(f"{name} gave no score at all: {own['error'].iloc[0] or 'every score is NaN'}")
+    frame = pd.DataFrame(rows).sort_values(
+        ["method", "size", "seed"], key=lambda c: c.map(order) if c.name == "method" else c
+    )
     return Comparison(frame.reset_index(drop=True), scoring if isinstance(scoring, str) else "score")
 
 

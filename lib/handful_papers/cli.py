@@ -6,13 +6,13 @@ import contextlib
 import importlib.util
 import os
 import sys
-import textwrap
 from pathlib import Path
 
 from handful.cli import Refused
 
 from handful_papers import provenance
 from handful_papers.notebooks import PROFILES
+from handful_papers.progress import Progress, in_minutes, line, summary
 
 _NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
 
@@ -64,8 +64,12 @@ def add_commands(commands):
     run.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the results")
     run.set_defaults(run=_run)
 
-    listing = commands.add_parser("list", help="list the notebooks: what they make, minutes, whether up to date")
-    listing.add_argument("--profile", choices=PROFILES, default="quick")
+    words = "list the notebooks: what they make, minutes, whether up to date; of one, its parameters"
+    listing = commands.add_parser("list", help=words, description=f"{words[0].upper()}{words[1:]}.")
+    listing.add_argument(
+        "name", nargs="?", metavar="NAME", help="the notebooks whose name holds this; the parameters, if there is one"
+    )
+    listing.add_argument("--profile", choices=PROFILES, default="quick", help="whose minutes; parameters are of all")
     listing.set_defaults(run=_list)
 
     report = commands.add_parser("report", help="build figures/index.html from the results that are there")
@@ -114,129 +118,26 @@ def _reproduce(args):
     runs = _plan(args, args.only)
     figures = provenance.output_root()
     due = runs if args.force else [run for run in runs if not up_to_date(run, figures)]
-    expected = _minutes(sum(run.minutes for run in due) / args.jobs)
+    expected = in_minutes(sum(run.minutes for run in due) / args.jobs)
     print(
         f"Profile {args.profile}: {_count(len(runs), 'notebook')}, {len(due)} of them to run, {expected} min.",
         flush=True,
     )
     if args.dry_run:
         for run in due:
-            print(f"  {run.name:<36} {_minutes(run.minutes)} min, at most {_minutes(time_limit(run, args.limit))}")
+            print(f"  {run.name:<36} {in_minutes(run.minutes)} min, at most {in_minutes(time_limit(run, args.limit))}")
         return 0
     if args.dask:
         os.environ[DASK] = args.dask
     with Progress(runs, args.limit, args.jobs) as progress:
         options = {"jobs": args.jobs, "force": args.force, "limit": args.limit}
         outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
-    _summary(outcomes)
+    print(summary(outcomes))
     print()
     if _build_report(figures):
         print(_verdicts(figures, args.profile, [run.name for run in runs]))
     statuses = {o.status for o in outcomes}
     return 130 if statuses & {"interrupted", "not started"} else 1 if "failed" in statuses else 0
-
-
-class Progress:
-    """A line for each notebook that finished, and which run: a bar on a terminal, elsewhere a line for each start."""
-
-    def __init__(self, runs, limit, jobs=1):
-        from tqdm import tqdm
-
-        self.runs, self.limit, self.jobs = runs, limit, jobs
-        self.live = sys.stderr.isatty()
-        shown = {"unit": "notebook", "disable": not self.live, "bar_format": "{n}/{total} |{bar:24}| {desc}"}
-        self.bar = tqdm(total=len(runs), **shown)
-        self.told, self.begun = set(), set()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.bar.close()
-
-    def show(self, outcomes, active):
-        """What `runner.reproduce` tells: outcomes so far and what is under way."""
-        for outcome in outcomes:
-            if outcome.run.name not in self.told:
-                self.told.add(outcome.run.name)
-                self._tell(_line(outcome))
-                self.bar.update()
-        if not self.live:
-            for run, seconds, _ in active:
-                if (begun := (run.name, seconds is None)) not in self.begun:
-                    self.begun.add(begun)
-                    self._tell(self._start(run, seconds))
-        left = f"{_clock(seconds_left(self.runs, outcomes, active, self.jobs))} left"
-        self.bar.set_description_str("; ".join([left, *(_under_way(*one) for one in active)]))
-
-    def _start(self, run, seconds):
-        from handful_papers.runner import time_limit
-
-        if seconds is None:
-            return f"  {'waiting':<11} {run.name:<36} another process runs it"
-        limit = _minutes(time_limit(run, self.limit))
-        return f"  {'started':<11} {run.name:<36} expected: {_minutes(run.minutes)} min, at most {limit}"
-
-    def _tell(self, line):
-        self.bar.write(line, file=sys.stdout)
-        sys.stdout.flush()  # whoever reads a pipe should not wait for a full buffer
-
-
-def seconds_left(runs, outcomes, active, jobs=1):
-    """Seconds until all notebooks have finished: their expected minutes, at the pace of those that have.
-
-    Parameters
-    ----------
-    runs : list of Run, all of them
-    outcomes, active : as `runner.reproduce` tells them
-    jobs : int, notebooks at a time
-    """
-    done = [o for o in outcomes if o.status == "done"]
-    expected = 60 * sum(o.run.minutes for o in done)
-    pace = sum(o.seconds for o in done) / expected if expected else 1.0
-    over, left = {o.run.name for o in outcomes}, 0.0
-    begun = {run.name: (seconds or 0.0, progress) for run, seconds, progress in active}
-    for run in runs:
-        if run.name not in over:
-            seconds, progress = begun.get(run.name, (0.0, None))
-            left += progress["left"] if progress else max(60 * run.minutes * pace - seconds, 0.0)
-    return left / jobs
-
-
-def _under_way(run, seconds, progress):
-    if seconds is None:
-        return f"{run.name} waits for another process that runs it"
-    tasks = f", {progress['done']}/{progress['total']} tasks, {_clock(progress['left'])} left" if progress else ""
-    return f"{run.name} {_clock(seconds)} of {_clock(60 * run.minutes)}{tasks}"
-
-
-def _clock(seconds):
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
-def _line(outcome):
-    taken = f"{_minutes(outcome.seconds / 60)} min (expected {_minutes(outcome.run.minutes)})"
-    details = {
-        "done": taken,
-        "unchanged": "not run again; --force would",
-        "interrupted": "will run next time",
-        "not started": "will run next time",
-        "failed": f"{taken}: {outcome.error['error'] if outcome.error else ''}",
-    }
-    return f"  {outcome.status:<11} {outcome.run.name:<36} {details[outcome.status]}"
-
-
-def _summary(outcomes):
-    counts = {}
-    for outcome in outcomes:
-        counts[outcome.status] = counts.get(outcome.status, 0) + 1
-    print("\n" + ", ".join(f"{n} {status}" for status, n in counts.items()) + ".")
-    for outcome in outcomes:
-        if outcome.status == "failed":
-            where = f", cell {outcome.error['cell']}" if outcome.error["cell"] else ""
-            print(f"\n{outcome.run.name} failed{where}: {outcome.error['error']}")
-            if outcome.error["traceback"]:
-                print(textwrap.indent(outcome.error["traceback"].strip(), "    "))
 
 
 def _verdicts(figures, profile, names):
@@ -266,8 +167,8 @@ def _run(args):
     changes = dict(_change(text, run.notebook.parameters()) for text in args.changes)
     run = replace(run, parameters={**run.parameters, **changes})
     (outcome,) = reproduce([run], figures=out, force=True, limit=math.inf)  # other parameters may take any time
-    print(_line(outcome))
-    _summary([outcome])
+    print(line(outcome))
+    print(summary([outcome]))
     print(f"\nResults: {out / args.profile / run.name.split('/')[0]}")
     return 0 if outcome.status == "done" else 1
 
@@ -296,10 +197,30 @@ def _list(args):
     for paper in catalogue():
         for item in paper.items:
             labels.setdefault(item.name, []).append(item.label or item.title)
-    for run in _plan(args, ()):
+    runs = _plan(args, [args.name] if args.name else ())
+    for run in runs:
         state = "up to date" if up_to_date(run, provenance.output_root()) else "to run"
-        print(f"{run.name:<36} {_minutes(run.minutes):>5} min  {state:<10}  {', '.join(labels.get(run.name, ()))}")
+        print(f"{run.name:<36} {in_minutes(run.minutes):>5} min  {state:<10}  {', '.join(labels.get(run.name, ()))}")
+    if args.name and len(runs) == 1:
+        _list_parameters(runs[0].notebook)
     return 0
+
+
+def _list_parameters(notebook):
+    from handful_papers.notebooks import plan
+
+    runs = {profile: plan(_checkout() / "notebooks", profile, [notebook.name])[0] for profile in PROFILES}
+    comments = notebook.comments()
+    for name in notebook.parameters():
+        if name == "profile":
+            continue
+        values = {profile: repr(run.values[name]) for profile, run in runs.items()}
+        print(f"\n{name}{': ' * bool(comments[name])}{comments[name]}")
+        if len(set(values.values())) == 1:
+            values = {"all profiles": values["quick"]}
+        for profile, value in values.items():
+            print(f"    {profile:<7} {value}")
+    print(f"\nTo change some: handful run {notebook.name} -p 'NAME=VALUE' -p ... --out DIR")
 
 
 def _report(args):
@@ -344,7 +265,9 @@ def _check(strict):
     wrong, old = check(root / "figures", root / "notebooks"), stale(root / "figures", root / "notebooks")
     print(*wrong, sep="\n", end="\n" * bool(wrong))
     for one in old:
-        print(f"stale: {one.name} at {one.profile}, {one.reason} changed; a new run takes {_minutes(one.minutes)} min")
+        print(
+            f"stale: {one.name} at {one.profile}, {one.reason} changed; a new run takes {in_minutes(one.minutes)} min"
+        )
     print(f"{_count(len(wrong), 'problem')}. {_count(len(old), 'committed record')} stale, which --strict fails on.")
     return 1 if wrong or (strict and old) else 0
 
@@ -400,7 +323,3 @@ def _checkout():
 
 def _count(n, noun):
     return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def _minutes(value):
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"

@@ -2,8 +2,11 @@
 
 import ast
 import datetime
+import io
 import json
 import math
+import re
+import tokenize
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -78,6 +81,22 @@ class Notebook:
                     f"{where} is computed; a parameter is a literal. Move what is derived to the next cell."
                 ) from None
         return values
+
+    def comments(self):
+        """Name -> what the comments of the parameters cell say of it: above its line, beside it, and at its entries.
+
+        A comment at an entry of a dict begins with the entry's key.
+        """
+        source = self.cells[self.parameters_cell()]["source"]
+        lines, nodes = source.splitlines(), ast.parse(source).body
+        said = {node.targets[0].id: [] for node in nodes}
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            at = token.start[0]
+            below = [node for node in nodes if node.end_lineno >= at]
+            if token.type == tokenize.COMMENT and below:
+                key = re.match(r'\s+"(\w+)":', lines[at - 1])
+                said[below[0].targets[0].id].append((f"{key[1]}: " if key else "") + token.string.lstrip("# "))
+        return {name: "; ".join(words).replace(",; ", ", ") for name, words in said.items()}
 
 
 def read_notebook(path, name=None):

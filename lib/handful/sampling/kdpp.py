@@ -117,6 +117,10 @@ def _log_det(X, indices, shift, L):
 class KDPP:
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
+    Points of a set are unlike each other: det(L_S) is the squared volume that the rows span, 0 for two equal rows. Long
+    rows span more and come more often, so standardise X or give them one length; `from_kernel` takes a kernel instead,
+    such as scikit-learn's `rbf_kernel(X)`, which measures distances alone. ``X[dpp.sample()]`` are the rows of a set.
+
     Defined in Kulesza and Taskar (2012). Exact, and after the set-up independent of n: det(L_S) = sum over T
     in S of ``shift^(k-|T|) det(X_T X_T')``, so a set is a sample T from the low-rank process (its size drawn first)
     and a uniform choice of the remaining points. T is drawn from the eigenvectors of X X' by rejection with
@@ -126,13 +130,19 @@ class KDPP:
     ----------
     X : array, shape (n, d)
     k : int, points a set
-    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X must be at least k
+    shift : float >= 0, added to the diagonal of X X'; with 0 the rank of X, at most d, must be at least k. A large one
+        makes sets nearly uniform
     random_state : int, Generator, RandomState or None
 
     Attributes
     ----------
     n, k : int
     log_normaliser : float, log e_k of L's eigenvalues
+
+    Raises
+    ------
+    ValueError
+        for X that is not finite, k above n, and k above the rank of X without a shift
 
     Examples
     --------
@@ -141,6 +151,9 @@ class KDPP:
     >>> dpp = KDPP(X, 2, random_state=0)
     >>> all(2 in dpp.sample() for _ in range(100))
     True
+    >>> from sklearn.metrics.pairwise import rbf_kernel
+    >>> KDPP.from_kernel(rbf_kernel(X), 2, random_state=0).sample().shape
+    (2,)
     """
 
     def __init__(self, X, k, *, shift=0.0, random_state=None):
@@ -179,6 +192,11 @@ class KDPP:
         """The k-DPP of a kernel matrix L, shape (n, n), symmetric and positive semi-definite. O(n^3) set-up.
 
         The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one.
+
+        Raises
+        ------
+        ValueError
+            for a matrix that is not symmetric or has a negative eigenvalue, and for k above its rank
         """
         L = check_array(L, dtype=np.float64, input_name="L")
         check_magnitude(L, "L", L.dtype)
@@ -194,7 +212,7 @@ class KDPP:
         return cls(factor, k, shift=shift, random_state=random_state)
 
     def sample(self, rng=None):
-        """One set, int array of shape (k,), ascending."""
+        """One set, int array of shape (k,), ascending; `rng` is a numpy Generator, None the one of `random_state`."""
         rng = self.rng if rng is None else rng
         k = self.k
         columns, chosen = np.empty(k, np.int64), np.empty(k, np.int64)
@@ -203,7 +221,7 @@ class KDPP:
         return chosen
 
     def log_prob(self, indices):
-        """log probability of drawing this set of k distinct points. O(d k^2 + k^3)."""
+        """log probability of drawing this set of k distinct points, int array of shape (k,). O(d k^2 + k^3)."""
         indices = _checked_set(indices, self.k, self.n)
         return float(_log_det(self._X, indices, self.shift, np.empty(self.k**2))) - self.log_normaliser
 

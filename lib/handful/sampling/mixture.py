@@ -177,12 +177,15 @@ class MixtureSampler(FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
 
     The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
-    do as well as the best fixed mixture in the long run. One update costs O(k^2) and a projection. A torch DataLoader
-    takes it as ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
+    do as well as the best fixed mixture in the long run. Each step of a training draws a batch, weights its losses, so
+    that their mean estimates that of all points without bias, and tells the sampler the losses, as the example does;
+    without `update` it learns nothing. One update costs O(k^2) and a projection. A torch DataLoader takes it as
+    ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
 
     Parameters
     ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one
+    probabilities : array, shape (k, n), one distribution over the n points a row, each adding up to one;
+        `group_components` makes them from classes or clusters, `distance_components` from distances to centers
     beta : float, inverse step length; smaller moves faster
     gamma : float in [0, 1], least share of the uniform component; weights never exceed 1/gamma
     eps : float, H starts as eps I: larger moves slower at first, so that single draws do not decide early
@@ -206,10 +209,15 @@ class MixtureSampler(FixedMixture):
     Examples
     --------
     >>> import numpy as np
-    >>> p = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]])
-    >>> sampler = MixtureSampler(p, batch_size=2, random_state=0)
-    >>> indices, weights = sampler.sample()
-    >>> sampler.update(np.array([1.0, 2.0]))
+    >>> from handful.sampling import group_components
+    >>> groups, losses = np.array([0] * 90 + [1] * 10), np.array([0.1] * 90 + [5.0] * 10)
+    >>> sampler = MixtureSampler(group_components(groups), random_state=0)
+    >>> for step in range(200):
+    ...     indices, weights = sampler.sample()
+    ...     estimate = (weights * losses[indices]).mean()  # of losses.mean(); to train, take its gradient
+    ...     sampler.update(losses[indices])
+    >>> int(sampler.mixture_weights.argmax())  # of group 0, group 1 and the uniform distribution
+    1
     """
 
     _learned = (*LEARNED, "_rows")

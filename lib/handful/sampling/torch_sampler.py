@@ -14,9 +14,9 @@ except ImportError as error:
 class AdaptiveBatchSampler(TorchSampler):
     """The `batch_sampler` of a DataLoader that draws batches from one of handful's samplers.
 
-    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with
-    the pairs. With worker processes the loader draws a few batches ahead, so give `update` the batch's
-    indices and weights, as the example does.
+    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with the pairs:
+    another takes a pair for the name of a row, and ends in an IndexError or a KeyError. With worker processes the
+    loader draws a few batches ahead, so give `update` the batch's indices and weights, as the example does.
 
     Parameters
     ----------

@@ -45,7 +45,9 @@ class SVMCoreset(Selector):
     """Weighted rows on which a linear SVM trains as on all of them.
 
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
-    bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class.
+    bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class. There are
+    two classes; of several, choose for each against the rest, ``fit(X, y == label)``, or take another selector, such as
+    ``BilevelCoreset(Logistic())``.
 
     Parameters
     ----------

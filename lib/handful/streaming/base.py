@@ -37,7 +37,8 @@ class StreamMemory(BaseEstimator):
 
         Returns
         -------
-        X : array or CSR matrix, shape (m, d)
+        X : array or CSR matrix, shape (m, d), also where the chunks were frames: their columns in the order of
+            `feature_names_in_`
         y : array, shape (m,), or None if the stream has no labels
         weights : float array, shape (m,)
 

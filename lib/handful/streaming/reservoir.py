@@ -14,6 +14,9 @@ from handful.streaming.tree import Node, concatenate
 class Reservoir(StreamMemory):
     """A uniform sample of a stream (Vitter 1985, Algorithm R); `rows` gives it with labels and weights.
 
+    Every row seen so far is held with the same probability. Rows that count differently need a `sample_weight`, which
+    ``MergeReduce(UniformCoreset(), size=...)`` takes.
+
     Parameters
     ----------
     size : int; rows of the memory

@@ -170,8 +170,16 @@ def check_problem(problem):
         for what is no problem, and parameters that make no sense
     """
     if not isinstance(problem, Problem):
+        way = ""
+        if isinstance(problem, type):
+            way = f": give {problem.__name__}(...)"
+        elif hasattr(problem, "state_dict"):
+            way = ": a torch module goes into handful.bilevel.Network(module)"
+        elif hasattr(problem, "fit"):
+            way = ": for an estimator there is BilevelCoreset.for_estimator(estimator)"
         raise ValueError(
-            f"problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got {problem!r}."
+            "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got "
+            f"{' '.join(repr(problem).split())}{way}."
         )
     if type(problem).selection is Problem.selection:
         methods = {name: getattr(problem, name) for name in NEEDED}

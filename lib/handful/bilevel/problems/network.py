@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn.utils.multiclass import type_of_target
 
 from handful.bilevel.problems.base import Problem
 from handful.bilevel.problems.linear import soft_targets
@@ -67,8 +68,9 @@ class Network(Problem):
 
     Parameters
     ----------
-    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), each training begins at a copy of it
-        as it is now; or a function without arguments that makes one, called anew in every round
+    module : torch.nn.Module that takes rows as they lie in X, shape (batch, d), so that one for images begins with
+        `torch.nn.Unflatten`; each training begins at a copy of it as it is now. Or a function without arguments that
+        makes one, called anew in every round
     loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y holds classes or
         rows of probabilities
     train : TrainConfig. None: its defaults, but in one step for every five rows of the data, at least 200 and at most
@@ -164,10 +166,16 @@ class Network(Problem):
         Raises
         ------
         ValueError
-            for rows of probabilities that are negative or do not add up to one, and for words beside a loss
+            for rows of probabilities that are negative or do not add up to one, for numbers that are no classes where
+            there is no loss, and for words beside a loss
         """
         y = np.asarray(y)
         if self.loss is None:
+            if y.ndim == 1 and (kind := type_of_target(y)).startswith("continuous"):
+                raise ValueError(
+                    f"Unknown label type: {kind}. Without a loss, Network needs y to hold classes; for a regression "
+                    "give one: loss=lambda outputs, targets: (outputs[:, 0] - targets) ** 2."
+                )
             return np.unique(y, return_inverse=True)[1] if y.ndim == 1 else soft_targets(y).astype(np.float32)
         if y.dtype.kind not in "biuf":
             raise ValueError(f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels.")

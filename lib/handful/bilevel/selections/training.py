@@ -134,7 +134,8 @@ class Trainer:
                     epoch = 1 + step * size // len(X)
                     raise ConvergenceError(
                         f"training on {len(X)} rows diverged in step {step + 1} of {config.n_steps} (epoch {epoch}): "
-                        f"loss {loss.item():.3g} at the rate {schedule.get_last_lr()[0]:.3g}; lower learning_rate."
+                        f"loss {loss.item():.3g} at the rate {schedule.get_last_lr()[0]:.3g}; lower learning_rate, as "
+                        "in Network(..., train=TrainConfig(learning_rate=...)), or scale X and the targets."
                     )
                 optimiser.zero_grad()
                 loss.backward()
