@@ -115,6 +115,6 @@ def draw_against_best(table, titles):
     for ax in axes[-1]:
         ax.set_xlabel("time ratio")
     for line in axes:
-        line[0].set_ylabel("error over the best (%)")
+        line[0].set_ylabel("excess error (%)")
     legend_below(fig, ncols=3)
     return fig
