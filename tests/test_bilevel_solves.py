@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from handful import LeastSquares, Logistic
 from handful.bilevel import ConvergenceError
-from handful.bilevel.numerics.newton import cholesky_inverse, cholesky_solve, pointwise
+from handful.bilevel.numerics.newton import cholesky_inverse, cholesky_solve, moved_derivative, pointwise
 from handful.bilevel.numerics.passes import LOGISTIC, SQUARED, DataPasses, residuals
 from handful.bilevel.selections import softmax
 from handful.bilevel.selections.base import Rows
@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive_bilevel import inner_solution, outer_after_training, share
 from scipy import sparse
+from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -207,6 +208,48 @@ def test_pointwise_losses_and_their_derivatives():
             pointwise(kind, z - eps, y, scratch, down, scratch)
             np.testing.assert_allclose(h, (up - down) / (2 * eps), atol=1e-8)
             np.testing.assert_allclose(r, np.gradient(naive, z), atol=5e-2 if kind == SQUARED else 3e-3)
+
+
+@settings(max_examples=200)
+@given(st.floats(-1e3, 1e3), st.sampled_from([-1.0, 1.0]), st.floats(-3, 12), st.sampled_from([LOGISTIC, SQUARED]))
+@example(0.0, 1.0, -np.inf, LOGISTIC)
+def test_losses_move_logits_to_the_root_that_a_bracket_finds(z, y, log_reach, kind):
+    reach = 10.0**log_reach
+
+    def derivative(t):
+        return -y * expit(-y * t) if kind == LOGISTIC else t - y
+
+    ends = sorted((z, z - reach * derivative(z)))
+    root = z if ends[0] == ends[1] else brentq(lambda t: t + reach * derivative(t) - z, *ends, xtol=1e-13, rtol=1e-14)
+    assert moved_derivative(kind, z, y, reach) == pytest.approx(derivative(root), rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(("d", "l2", "most"), [(5, 0.1, 0.1), (5, 1e-9, 1e-6), (100, 0.1, 0.1)])
+@pytest.mark.parametrize("options", [{}, {"penalise_intercept": True}, {"fit_intercept": False}])
+def test_the_start_that_a_row_more_predicts_is_near_its_solution(d, l2, most, options):
+    # in the features, where nothing is left out for squares once the penalty vanishes, and in the span of the rows
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, d))
+    logits = X @ rng.normal(size=d) + 0.5
+    for problem, y in ((LeastSquares(l2, **options), logits), (Logistic(0.1, **options), np.sign(logits))):
+        model, gained = selection(problem, X, y, np.arange(9)), []
+        model.solve()
+        for row in range(9, 40):
+            model.add([row])
+            before, start = model.theta, model._theta_with_last()
+            model.solve()
+            gained.append(np.linalg.norm(start - model.theta) / np.linalg.norm(before - model.theta))
+        assert max(gained) < (most if problem.kind == SQUARED else 0.5)
+        assert np.median(gained) < 0.1
+
+
+def test_a_row_that_moves_nothing_predicts_where_the_solution_stays():
+    X, y = np.vstack([np.eye(2), np.zeros((1, 2))]), np.array([1.0, -1.0, 1.0])
+    model = selection(Logistic(0.1, fit_intercept=False), X, y, [0, 1])
+    model.solve()
+    model.add([2])
+    model.solve()
+    np.testing.assert_allclose(model.theta[1:], inner_solution(model.problem, X, y, np.full(3, 1 / 3))[:2], rtol=1e-6)
 
 
 def test_cholesky_factors_solve_and_invert():

@@ -1,5 +1,7 @@
 """Exact inner solves: damped Newton with Cholesky factors for small weighted linear models."""
 
+import math
+
 import numpy as np
 from numba import njit
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
@@ -26,6 +28,30 @@ def pointwise(kind, z, y, loss, r, h):
             h[i] = 1.0
 
 
+def moved_derivative(kind, z, y, reach):
+    """Derivative of a loss by its logit where it has moved the logit from z: at the root t of ``t + reach * l'(t) = z``.
+
+    Parameters
+    ----------
+    kind : LOGISTIC or SQUARED
+    z : float; y : its label (-1 or 1) or target; reach : not negative
+    """
+    if kind != LOGISTIC:
+        return (z - y) / (1.0 + reach)
+    margin = low = start = y * z
+    high = min(start + reach, max(start, 0.0) + math.log1p(reach) + 1.0)  # since p < 1, and p < exp(-margin)
+    for _ in range(40):
+        p = 1.0 / (1.0 + math.exp(min(margin, 700.0)))  # probability of the other label
+        excess = margin - reach * p - start
+        if abs(excess) < 1e-6:
+            break
+        low, high = (low, margin) if excess > 0 else (margin, high)
+        margin -= excess / (1.0 + reach * p * (1.0 - p))
+        if not low < margin < high:
+            margin = 0.5 * (low + high)
+    return -y * p
+
+
 def cholesky_solve(factor, b):
     """Solution x of ``L L' x = b`` for a lower triangular L, shape (p, p)."""
     return dpotrs(factor, b, lower=True)[0]
@@ -39,7 +65,7 @@ def cholesky_inverse(factor):
     return inverse
 
 
-def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
+def solve_inner(kind, A, y, c, l2, starts, tol, max_iter):
     """Minimise ``sum_i c_i l(a_i' theta, y_i) + 1/2 sum_j l2_j theta_j^2`` from a warm start.
 
     Parameters
@@ -47,13 +73,14 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
     kind : LOGISTIC or SQUARED
     A : float64, shape (s, p); y, c : shape (s,), targets and weights (they add up to 1)
     l2 : shape (p,)
-    theta : shape (p,), where to start unless the objective is lower at zero (a start where all probabilities are 0 or
-        1 has no curvature to follow); it is overwritten by the solution
+    starts : arrays of shape (p,), of which the one of the lowest objective is taken, unless that is lower at zero (a
+        start where all probabilities are 0 or 1 has no curvature to follow)
     tol : the largest entry of the gradient at which to stop, in units of the gradient at theta = 0 (where its terms
         cancel there, or vanish, what is left would be rounding: a millionth of the terms or of the first gradient)
 
     Returns
     -------
+    theta : the solution, shape (p,)
     factor : Cholesky factor of the Hessian at the solution, lower, shape (p, p)
     grad : largest absolute entry of the gradient there, in the units of `tol`
     """
@@ -62,14 +89,14 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
     pointwise(kind, np.zeros(s), y, loss, r, h)
     terms = ((c * np.abs(r)) @ np.abs(A)).max()
     unit = max(np.abs((c * r) @ A).max(), 1e-6 * terms, 1e-300)
-    value = c @ loss
-    z = A @ theta
-    pointwise(kind, z, y, loss, r, h)
-    there = c @ loss + 0.5 * (l2 @ (theta * theta))
-    if there < value:
-        value = there
-    else:
-        theta[:], z[:] = 0.0, 0.0
+    value, theta, z = c @ loss, np.zeros(p), np.zeros(s)
+    for start in starts:
+        logits = A @ start
+        pointwise(kind, logits, y, loss, r, h)
+        there = c @ loss + 0.5 * (l2 @ (start * start))
+        if there < value:
+            value, theta, z = there, start, logits
+    if z is not logits:
         pointwise(kind, z, y, loss, r, h)
     # the second term keeps a free intercept's entry positive where every probability is 0 or 1 to rounding
     ridge = l2 + 1e-14 * l2.max()
@@ -99,7 +126,6 @@ def solve_inner(kind, A, y, c, l2, theta, tol, max_iter):
             if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
                 break
             length *= 0.5
-        theta[:] = trial
-        z -= length * z_step
-        value = new
-    return factor, size
+        theta, value = trial, new
+        z = z - length * z_step
+    return theta, factor, size

@@ -9,6 +9,7 @@ from handful.bilevel.numerics.newton import (
     MAX_ITER,
     cholesky_inverse,
     cholesky_solve,
+    moved_derivative,
     pointwise,
     solve_inner,
 )
@@ -40,7 +41,7 @@ class LinearSelection(Selection):
         self.passes = data.passes(problem.kind)
         self._intercept = float(problem.fit_intercept)
         self._design = self._new_design()
-        self.theta = np.zeros(1)
+        self.theta, self._solved = np.zeros(1), None
         self._sample = data.sample(CURVATURE_ROWS, rng)
 
     @cached_property
@@ -101,6 +102,7 @@ class LinearSelection(Selection):
         if self._design.in_span and len(self) + len(indices) >= self.data.X.shape[1]:
             self.theta = self._design.to_data(self.theta)
             self._design.leave_span(self.features(self.indices), np.float64)
+            self._solved = None
         self._design.add(self.features(indices), np.float64)
         self.theta = self._design.padded(self.theta)
         super().add(indices)
@@ -109,6 +111,7 @@ class LinearSelection(Selection):
         """As `Selection.keep`; the basis of the span is built anew."""
         theta = self._design.to_data(self.theta)
         self.outer.forget()
+        self._solved = None
         rows = [i for i, stays in zip(self.indices, alive) if stays]
         self.indices, self._design, self.theta = [], self._new_design(), np.zeros(1)
         self.add(rows)
@@ -117,10 +120,14 @@ class LinearSelection(Selection):
     def solve(self, weights=None):
         """As `Selection.solve`, by Newton steps; refuses a penalty that vanishes beside the features."""
         s = len(self)
+        starts = [self.theta]
+        if weights is None and s > 1 and self._solved == s - 1:
+            starts.append(self._theta_with_last())
+        self._solved = s if weights is None else None  # the rows that `factor` weighs alike
         self.weights = c = np.full(s, 1.0 / s) if weights is None else weights
         try:
-            self.factor, left = solve_inner(
-                self.problem.kind, self.A, self.y, c, self.penalty, self.theta, TOL, MAX_ITER
+            self.theta, self.factor, left = solve_inner(
+                self.problem.kind, self.A, self.y, c, self.penalty, starts, TOL, MAX_ITER
             )
         except np.linalg.LinAlgError:
             raise ConvergenceError(
@@ -132,6 +139,21 @@ class LinearSelection(Selection):
                 f"the inner problem on {s} points was not solved in {MAX_ITER} Newton steps (gradient {left:.1e} of "
                 f"the one at zero); raise l2 (now {self.problem.l2:g}) or scale the features."
             )
+
+    def _theta_with_last(self):
+        # The solution that the last row leads to if its own loss counts as it is, the others' to second order. With the
+        # Hessian H before it came and q = H^-1 (penalty * theta) it is a step of r H^-1 a + q, over s, where r is the
+        # derivative of its loss at the logit that the step arrives at. That the penalty weighs 1 + 1/s of what it did,
+        # as the s other losses are s / (s + 1) of their mean, is left out within the span of their rows.
+        s, a, known = len(self) - 1, self.A[-1], len(self.factor)
+        outside = (1.0 + 1.0 / s) * self.penalty[known:]  # the Hessian beyond that span
+        with np.errstate(over="ignore", invalid="ignore"):  # a Hessian that is singular to rounding leads nowhere
+            step, q = (
+                np.concatenate([cholesky_solve(self.factor, b[:known]), b[known:] / outside])
+                for b in (a, self.penalty * self.theta)
+            )
+            r = moved_derivative(self.problem.kind, a @ (self.theta - q / s), self.y[-1], a @ step / s)
+            return self.theta - (r * step + q) / s
 
     def row_scores(self):
         """As `Selection.row_scores`; a buffer that the next call overwrites."""
