@@ -29,7 +29,7 @@ def pointwise(kind, z, y, loss, r, h):
 
 
 def moved_derivative(kind, z, y, reach):
-    """Derivative of a loss by its logit where it has moved the logit from z: at the root t of ``t + reach * l'(t) = z``.
+    """Derivative of a loss by its logit after it has moved that from z to the root t of ``t + reach * l'(t) = z``.
 
     Parameters
     ----------
