@@ -248,7 +248,9 @@ def test_a_row_that_moves_nothing_predicts_where_the_solution_stays():
     model = selection(Logistic(0.1, fit_intercept=False), X, y, [0, 1])
     model.solve()
     model.add([2])
+    start = model._theta_with_last()
     model.solve()
+    np.testing.assert_allclose(start, model.theta, rtol=0.1)
     np.testing.assert_allclose(model.theta[1:], inner_solution(model.problem, X, y, np.full(3, 1 / 3))[:2], rtol=1e-6)
 
 

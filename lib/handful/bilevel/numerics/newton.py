@@ -29,7 +29,7 @@ def pointwise(kind, z, y, loss, r, h):
 
 
 def moved_derivative(kind, z, y, reach):
-    """Derivative of a loss by its logit after it has moved that from z to the root t of ``t + reach * l'(t) = z``.
+    """Derivative ``l'(t)`` of a loss at the logit t to which a step along it leads from z: ``t = z - reach * l'(t)``.
 
     Parameters
     ----------

@@ -143,8 +143,8 @@ class LinearSelection(Selection):
     def _theta_with_last(self):
         # The solution that the last row leads to if its own loss counts as it is, the others' to second order. With the
         # Hessian H before it came and q = H^-1 (penalty * theta) it is a step of r H^-1 a + q, over s, where r is the
-        # derivative of its loss at the logit that the step arrives at. That the penalty weighs 1 + 1/s of what it did,
-        # as the s other losses are s / (s + 1) of their mean, is left out within the span of their rows.
+        # derivative of its loss at the logit that the step arrives at. With the new row the s others count less, so the
+        # penalty counts 1 + 1/s times as much beside them: within the span of their rows this is left out.
         s, a, known = len(self) - 1, self.A[-1], len(self.factor)
         outside = (1.0 + 1.0 / s) * self.penalty[known:]  # the Hessian beyond that span
         with np.errstate(over="ignore", invalid="ignore"):  # a Hessian that is singular to rounding leads nowhere
