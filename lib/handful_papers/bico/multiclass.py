@@ -10,14 +10,14 @@ from handful.bilevel.outer import outer_rows
 from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.selections.base import Rows
 from handful.bilevel.selections.softmax import SoftmaxSelection
+from handful.bilevel.strategies.weights import final_weights
 from tqdm import tqdm
 
 from handful_papers.bico.cntk_features import image_features
 
-BATCH = 25  # points that forward selection in batches takes at a time, as in the paper
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
-VARIANTS = ("uniform", "bico", "bico batches", "bico elimination", "bico exchange", "bico regularised")  # Figure 3
-COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico regularised")  # Figure 7
+VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")  # Figure 3, beside batches
+COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico forward weighted", "bico regularised")  # Figure 7
 
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
 
@@ -39,31 +39,32 @@ class Split:
         return len(self.y)
 
 
-def method_rows(dataset, method, seed, *, about):
+def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=None):
     """Rows of `score` for one method on one split of one data set: a task of the sweep.
 
     Parameters
     ----------
-    dataset, about, seed : as in `prepare`; `about` also has `outer` (see `Variants`), `shares` (the sizes, in % of
-        the training rows), `regularised_from` (percent: Algorithm 2 gives no smaller coreset), and `exchange_shares`
-        where rows are exchanged
+    dataset, about, seed : as in `prepare`; `about` also has `outer` (see `Variants`)
     method : "full" (all training rows), "uniform", "kmeans++", "forgetting", "bico" (forward selection one by one),
-        "bico batches" (25 at a time), "bico elimination", "bico exchange" or "bico regularised" (Algorithm 2)
+        "bico batches" (`batch_size` at a time), "bico forward weighted" (one by one, then the weights of the chosen are
+        optimised: an extension), "bico elimination", "bico exchange" or "bico regularised" (Algorithm 2)
+    shares : sizes, in % of the training rows
+    path : dict, options of `Regularised`, for Algorithm 2
     """
     data, l2 = prepare(dataset, about, seed)
     if method == "full":
         return full_data(data, l2)
-    variants = Variants(data, l2, sizes_of(data, about["shares"]), seed=seed, outer=about["outer"])
-    large = [share for share in about["shares"] if share >= about["regularised_from"]]
+    variants = Variants(data, l2, sizes_of(data, shares), seed=seed, outer=about["outer"])
     coresets = {
         "uniform": variants.uniform,
         "kmeans++": variants.kmeans,
         "forgetting": variants.forgetting,
         "bico": variants.forward,
-        "bico batches": partial(variants.forward, batch_size=BATCH),
+        "bico batches": partial(variants.forward, batch_size=batch_size),
+        "bico forward weighted": variants.forward_weighted,
         "bico elimination": variants.eliminate,
-        "bico exchange": partial(variants.exchange, sizes_of(data, about.get("exchange_shares", []))),
-        "bico regularised": partial(variants.regularised, sizes_of(data, large)),
+        "bico exchange": variants.exchange,
+        "bico regularised": partial(variants.regularised, path),
     }
     return score(data, l2, method, coresets[method]())
 
@@ -185,21 +186,26 @@ class Variants:
     def forward(self, batch_size=1):
         return self._prefixes(self._fit(size=self.sizes[-1], strategy=Forward(batch_size)).indices_)
 
-    def exchange(self, sizes):
-        """200 exchanges of 1 % of the points, for each size by itself."""
-        return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in sizes}
+    def forward_weighted(self):
+        """Forward selection one by one; at each size, the weights that make training on the chosen best on all rows."""
+        forward = {m: indices for m, (indices, _) in self.forward().items()}
+        return {m: (chosen, final_weights(self.holding(chosen, weighted=True))) for m, chosen in forward.items()}
 
-    def everything(self, weighted):
-        """A selection that holds all training rows; `weighted` if weights will be optimised."""
+    def exchange(self):
+        """200 exchanges of 1 % of the points, for each size by itself."""
+        return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in self.sizes}
+
+    def holding(self, indices, *, weighted):
+        """A selection that holds some training rows; `weighted` if weights will be optimised."""
         data, rng = self.data, np.random.default_rng(self.seed)
         rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
         model = selection_for(self.problem, rows, rng, weighted=weighted)
-        model.add(np.arange(len(data)))
+        model.add(indices)
         return model
 
     def eliminate(self):
         """One run of elimination, halted at every size."""
-        model, out = self.everything(False), {}
+        model, out = self.holding(range(len(self.data)), weighted=False), {}
         strategy = Elimination(max(1, len(self.data) // 225))
         for m in reversed(self.sizes):
             with tqdm(disable=True) as bar:
@@ -207,10 +213,10 @@ class Variants:
             out[m] = (np.array(model.indices), np.ones(m))
         return out
 
-    def regularised(self, sizes=None, *, max_iter=1000, watch=None):
-        """One run of Algorithm 2, halted at every size (of those given, or of all)."""
-        sizes = self.sizes if sizes is None else sizes
-        path = Regularised(max_iter).path(self.everything(True), sizes, watch=watch)
+    def regularised(self, options=None, *, watch=None):
+        """One run of Algorithm 2, halted at every size; `options` are those of `Regularised`."""
+        model = self.holding(range(len(self.data)), weighted=True)
+        path = Regularised(**(options or {})).path(model, self.sizes, watch=watch)
         return {m: (indices, weights) for m, indices, weights in path}
 
 

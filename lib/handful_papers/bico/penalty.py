@@ -65,8 +65,8 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
     data = multiclass.split(data, n_train=n_train, n_validation=100, seed=seed)
     variants = multiclass.Variants(data, l2, multiclass.sizes_of(data, [share]), seed=seed, outer="train")
     counts = []
-    variants.regularised(max_iter=1000, watch=lambda support: counts.append(int(support)))
-    without = descend(variants.everything(weighted=True), max_iter=len(counts), tol=0.0)
+    variants.regularised(watch=lambda support: counts.append(int(support)))
+    without = descend(variants.holding(range(len(data)), weighted=True), max_iter=len(counts), tol=0.0)
     shares, rows = 100 * np.array(counts) / n_train, []
     for level in range(100, share, -5):
         first = int(np.argmax(shares <= level))

@@ -13,6 +13,7 @@ def evidence(run):
     facts = {f"{d}_rows": int(n) for d, n in rows[rows.method == "full"].groupby("dataset")["size"].max().items()}
     facts |= {"largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())}
     shown = where_shown(rows)
+    weighted = rows.merge(rows.loc[rows.method == "bico forward weighted", ["dataset", "percent"]].drop_duplicates())
     found = {
         "bico-fig07-compression-mnist": _compression(rows, "mnist"),
         "bico-fig07-compression-cifar10": _compression(rows, "cifar10"),
@@ -21,6 +22,7 @@ def evidence(run):
         "bico-fig07-kmeans-not-always": _lead(rows, "kmeans++", ["uniform"]),
         "bico-fig07-forgetting-not-always": _lead(rows, "forgetting", ["uniform"]),
         "bico-fig07-others-forward": _lead(rows, "bico", ["kmeans++", "forgetting"]),
+        "bico-fig07-own-weights": _lead(weighted, "bico forward weighted", ["bico"]),
         "bico-fig07-others-reg": _lead(shown, "bico regularised", ["kmeans++", "forgetting"]),
     }
     return {id: Evidence(one.settings, facts=facts, lacks=one.lacks) for id, one in found.items()}
@@ -38,5 +40,5 @@ def _compression(rows, dataset):
 def _lead(rows, method, others):
     rows = rows[rows.method.isin([method, *others])]
     if not {method, *others} <= set(rows.method):
-        return Evidence(lacks=f"{method} is nowhere above forward selection")
+        return Evidence(lacks=f"no size at which both {method} and {', '.join(others)} are shown")
     return Evidence(paired_differences(rows, a=method, b=others, value="test_accuracy", by=["dataset", "percent"]))
