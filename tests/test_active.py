@@ -6,7 +6,7 @@ import sys
 import handful.active
 import numpy as np
 import pytest
-from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropyQuery, UniformQuery
+from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, KMeansQuery, MaxEntropyQuery, UniformQuery
 from handful.bilevel import ConjugateGradients
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -18,6 +18,7 @@ ALL = [
     MaxEntropyQuery(),
     Consistency(),
     KCenterQuery(random_state=0),
+    KMeansQuery(random_state=0),
     Badge(random_state=0),
     BilevelQuery(1e-2),
 ]
@@ -90,6 +91,30 @@ def test_k_center_takes_the_farthest_from_everything_before(pool):
     assert KCenterQuery().query(8, **pool).tolist() == chosen
 
 
+def test_k_means_takes_the_most_typical_of_each_group_the_largest_first(rng):
+    groups = np.repeat([0, 1, 2], [30, 20, 10])
+    X = 50.0 * np.eye(3)[groups] + rng.normal(size=(60, 3)) + 1e6
+    typical = []
+    for g in range(3):
+        away = [np.linalg.norm(x - X[groups == g].mean(axis=0)) for x in X]
+        typical.append(int(np.argmin(np.where(groups == g, away, np.inf))))
+    assert KMeansQuery(random_state=0).query(3, features=X).tolist() == typical
+    assert KMeansQuery(random_state=0).query(2, features=X, labelled=X[5:6]).tolist() == typical[1:]
+    variants = X[[[31, 32]]]  # of one labelled point
+    assert KMeansQuery(random_state=0).query(2, features=X, labelled=variants).tolist() == [typical[0], typical[2]]
+
+
+def test_k_means_finds_more_classes_than_a_uniform_draw():
+    X, y = load_digits(return_X_y=True)
+    found = {KMeansQuery: [], UniformQuery: []}
+    for seed in range(5):
+        rows = np.random.default_rng(seed).choice(len(X), 500, replace=False)
+        for query in found:
+            chosen = query(random_state=seed).query(10, features=X[rows])
+            found[query].append(len(set(y[rows[chosen]])))
+    assert np.mean(found[KMeansQuery]) > np.mean(found[UniformQuery]) + 1
+
+
 def test_badge_is_k_means_plus_plus_of_the_gradients_it_never_forms(pool):
     P = pool["probabilities"].mean(axis=0)
     residual = P - np.eye(3)[P.argmax(axis=1)]
@@ -103,9 +128,9 @@ def test_badge_is_k_means_plus_plus_of_the_gradients_it_never_forms(pool):
     assert Badge(random_state=3).query(6, **pool).tolist() == chosen
 
 
-def test_badge_and_k_center_fill_a_batch_from_equal_points():
+def test_a_batch_is_filled_from_equal_points():
     same = dict(features=np.ones((5, 2)), probabilities=np.full((5, 2), 0.5), labelled=np.ones((1, 2)), labels=[0])
-    for acquisition in (Badge(random_state=0), KCenterQuery()):
+    for acquisition in (Badge(random_state=0), KCenterQuery(), KMeansQuery()):
         assert sorted(acquisition.query(5, **same)) == list(range(5))
 
 

@@ -269,6 +269,19 @@ def test_every_method_runs_the_whole_protocol(method, tones):
     json.dumps(rows)
 
 
+def test_augmentations_are_different_ones_drawn_anew_for_each_seed_and_number_of_labels(tones):
+    rows, k = np.arange(3, 30), tones.copies.shape[1]
+    first = active.augmented(tones, rows, 2, seed=0, n_labelled=10)
+    assert all(
+        len({a.tobytes(), b.tobytes()} & {c.tobytes() for c in tones.copies[r]}) == 2 for r, a, b in zip(rows, *first)
+    )
+    for other in (dict(seed=1, n_labelled=10), dict(seed=0, n_labelled=20)):
+        assert not np.array_equal(first, active.augmented(tones, rows, 2, **other))
+    np.testing.assert_array_equal(first, active.augmented(tones, rows, 2, seed=0, n_labelled=10))
+    with pytest.raises(ValueError, match="larger sample"):
+        active.augmented(tones, rows, k + 1, seed=0, n_labelled=10)
+
+
 def test_table_7_and_figure_10_train_on_the_same_uniform_labels(tones):
     a = active.run_active(tones, "uniform", 1, sizes=[10, 20], options=TINY)
     b = active.run_uniform(tones, "mixmatch", 1, sizes=[10, 20], options=TINY)

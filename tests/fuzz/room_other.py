@@ -310,6 +310,15 @@ def entries():
         "handful.active.KCenterQuery": entry(
             active.KCenterQuery, BY_NAME, run=_query, check=_check_query, n=_number_of_points, features=_features
         ),
+        "handful.active.KMeansQuery": entry(
+            active.KMeansQuery,
+            BY_NAME,
+            run=_query,
+            check=_check_query,
+            n=_number_of_points,
+            features=_features,
+            n_init=integer(good=(1, 2)),
+        ),
         "handful.active.Badge": entry(
             active.Badge,
             BY_NAME,

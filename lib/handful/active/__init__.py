@@ -3,7 +3,15 @@
 `MixMatch`, `SupervisedNetwork` and the networks need torch, which is imported when they are asked for.
 """
 
-from handful.active.acquisition import Acquisition, Badge, Consistency, KCenterQuery, MaxEntropyQuery, UniformQuery
+from handful.active.acquisition import (
+    Acquisition,
+    Badge,
+    Consistency,
+    KCenterQuery,
+    KMeansQuery,
+    MaxEntropyQuery,
+    UniformQuery,
+)
 from handful.active.bilevel import BilevelQuery
 from handful.active.loop import ActiveLoop
 from handful.active.panel import LabellingPanel
@@ -16,6 +24,7 @@ __all__ = [
     "BilevelQuery",
     "Consistency",
     "KCenterQuery",
+    "KMeansQuery",
     "LabellingPanel",
     "MaxEntropyQuery",
     "UniformQuery",

@@ -1,13 +1,15 @@
 """Acquisition functions: rules for which points of an unlabelled pool are labelled next."""
 
+import warnings
 from abc import abstractmethod
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
 from handful.baselines import farthest_first, prediction_entropies
-from handful.checks import as_array, as_generator, check_integer, check_rows
+from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
 WHAT = {
@@ -208,10 +210,11 @@ class MaxEntropyQuery(Acquisition):
 
 
 class Consistency(Acquisition):
-    """The points whose predictions vary most under augmentation (Gao et al. 2019).
+    """The points whose predictions vary most under augmentation (Gao et al. 2020).
 
-    Points are ranked by the variance of the probabilities over the variants, summed over the classes. Borsos et al.
-    (2024) take five variants.
+    Points are ranked by the variance of the probabilities over the variants, summed over the classes. Gao et al. count
+    the point as it is as one of its variants; Borsos et al. (2024) take five augmentations. Draw these anew for each
+    batch: the same few rank the pool much the same way every time.
 
     Examples
     --------
@@ -250,6 +253,58 @@ class KCenterQuery(Acquisition):
     def _query(self, n, pool, features, probabilities, labelled, labels):
         covered = () if labelled is None else labelled.reshape(-1, labelled.shape[-1])
         return farthest_first(features, n, rng=as_generator(self.random_state), covered=covered)
+
+
+class KMeansQuery(Acquisition):
+    """The most typical points: one from each cluster of the pool, where nothing or little is labelled yet.
+
+    k-means finds as many clusters as there are points to choose and labelled ones, and the point nearest to the center
+    of a cluster is chosen, if no labelled point lies in it (Kang, Ryu and Kwon 2004, who begin with no label; Hacohen,
+    Dekel and Weinshall 2022 leave out the clusters of labelled points). The largest clusters come first. Where points
+    are equal, so that there are fewer clusters, `KCenterQuery` fills the batch.
+
+    Parameters
+    ----------
+    n_init : int, runs of k-means, of which the best counts
+    random_state : None, int or Generator
+
+    Examples
+    --------
+    >>> pool = [[0.0], [1.0], [2.0], [8.0], [9.0], [20.0]]
+    >>> KMeansQuery(random_state=0).query(3, features=pool)
+    array([1, 3, 5])
+    >>> KMeansQuery(random_state=0).query(2, features=pool, labelled=[[1.5]])
+    array([3, 5])
+    """
+
+    _needs = ("features",)
+
+    def __init__(self, *, n_init=3, random_state=None):
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def _query(self, n, pool, features, probabilities, labelled, labels):
+        from sklearn.cluster import KMeans  # here, as importing it takes a while
+
+        check_integer("n_init", self.n_init)
+        rng = as_generator(self.random_state)
+        rows = features - features.mean(axis=0)
+        if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
+            known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
+            rows = np.concatenate([rows, check_rows(known, "labelled") - features.mean(axis=0)])
+        kmeans = KMeans(n + len(rows) - pool, n_init=self.n_init, random_state=int(rng.integers(MAX_SEED)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+            distances = kmeans.fit(rows).transform(rows)
+        cluster, distance = distances.argmin(axis=1), distances.min(axis=1)
+        free, sizes = np.unique(cluster[:pool][~np.isin(cluster[:pool], cluster[pool:])], return_counts=True)
+        members = [np.flatnonzero(cluster[:pool] == c) for c in free[np.argsort(-sizes, kind="stable")[:n]]]
+        chosen = [int(of[np.argmin(distance[of])]) for of in members]
+        if len(chosen) < n:
+            rest = np.setdiff1d(np.arange(pool), chosen)
+            covered = np.concatenate([rows[chosen], rows[pool:]])
+            chosen += rest[farthest_first(rows[rest], n - len(chosen), rng=rng, covered=covered)].tolist()
+        return chosen
 
 
 class Badge(Acquisition):

@@ -58,6 +58,18 @@ def first_labels(y, n, *, seed):
     return np.concatenate([one_each, rest]).astype(np.intp)
 
 
+def augmented(data, rows, n, *, seed, n_labelled):
+    """`n` different ones of the presampled augmentations of each recording, for each seed and number of labels anew.
+
+    Returns
+    -------
+    float16, shape (n, rows, 32, 32)
+    """
+    rng = np.random.default_rng([seed, 11, n_labelled])
+    drawn = np.stack([rng.choice(data.copies.shape[1], n, replace=False) for _ in rows], axis=1)
+    return data.copies[rows, drawn]
+
+
 def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
     """The next `n` points by one of `METHODS_SHOWN`.
 
@@ -77,14 +89,17 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
     rng = np.random.default_rng([seed, len(labelled), METHODS_SHOWN.index(method)])
 
     def predicted(variants):
-        return np.stack([model.predict_proba(data.copies[pool, k]) for k in range(variants)])
+        copies = augmented(data, pool, variants, seed=seed, n_labelled=len(labelled))
+        return np.stack([model.predict_proba(rows) for rows in copies])
 
     if method == "uniform":
         chosen = UniformQuery(random_state=rng).query(n, n_pool=len(pool))
     elif method == "max-entropy":
         chosen = MaxEntropyQuery().query(n, probabilities=predicted(ENTROPY_VARIANTS))
     elif method == "consistency":
-        chosen = Consistency().query(n, probabilities=predicted(CONSISTENCY_VARIANTS))
+        as_it_is = model.predict_proba(data.X[pool])[None]
+        P = np.concatenate([as_it_is, predicted(CONSISTENCY_VARIANTS)])
+        chosen = Consistency().query(n, probabilities=P)
     elif method == "kcenter":
         chosen = KCenterQuery().query(n, features=model.embed(data.X[pool]), labelled=model.embed(data.X[labelled]))
     elif method == "badge":

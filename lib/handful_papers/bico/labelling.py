@@ -1,7 +1,7 @@
 """Labelling a pool from nothing: what is asked for first and after each answer, and a simulated person who answers."""
 
 import numpy as np
-from handful.active import BilevelQuery, KCenterQuery, UniformQuery
+from handful.active import BilevelQuery, KMeansQuery, UniformQuery
 from handful.active.loop import ActiveLoop
 
 from handful_papers.bico.active import accuracy, train
@@ -9,7 +9,7 @@ from handful_papers.bico.active_data import features, recordings
 
 
 class Asker:
-    """Asks for recordings of a pool: for some that cover it, and from two words on by the bilevel acquisition.
+    """Asks for recordings of a pool: for typical ones, and from two words on by the bilevel acquisition.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Asker:
     def __call__(self, labelled, labels, rest, n):
         """The next `n` of the recordings `rest`: the `propose` of an `ActiveLoop`."""
         if len(set(labels)) < 2:
-            query = KCenterQuery(random_state=self.seed)
+            query = KMeansQuery(random_state=self.seed)
             return rest[query.query(n, features=self.Z[rest], labelled=self.Z[labelled])]
         chosen = BilevelQuery().query(
             n,
