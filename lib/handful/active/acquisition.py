@@ -270,11 +270,11 @@ class KMeansQuery(Acquisition):
 
     Examples
     --------
-    >>> pool = [[0.0], [1.0], [2.0], [8.0], [9.0], [20.0]]
+    >>> pool = [[0.0], [1.0], [2.0], [8.0], [9.0], [10.0], [20.0]]
     >>> KMeansQuery(random_state=0).query(3, features=pool)
-    array([1, 3, 5])
+    array([1, 4, 6])
     >>> KMeansQuery(random_state=0).query(2, features=pool, labelled=[[1.5]])
-    array([3, 5])
+    array([4, 6])
     """
 
     _needs = ("features",)
