@@ -3,13 +3,13 @@
 import sys
 from pathlib import Path
 
-from latex2mathml.converter import convert
 from sphinx.errors import ExtensionError
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
+from handful_papers.notebook_pages import formula  # noqa: E402
 from pages import fetched, for_the_site, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
@@ -46,19 +46,33 @@ def _check_offline(app, error):
         raise ExtensionError("these pages would fetch from the network:\n" + "\n".join(wrong))
 
 
-ACCESSIBLE = {  # what sphinx and pygments write, and what who cannot see or has no mouse needs
+ACCESSIBLE = {  # what sphinx, its theme and pygments write, and what who cannot see or has no mouse needs
     'role="heading"><': 'role="heading" aria-level="2"><',
     "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" role="group" aria-label="Table" class="table-wrapper',
+    '<div class="cell_output': '<div tabindex="0" role="group" aria-label="Output" class="cell_output',
+    '<th class="head"><p></p></th>': "<td></td>",
+    "<th></th>": "<td></td>",
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+    '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results" aria-live="polite"></div>',
 }
 
 
 def _make_accessible(app, error):
-    for path in Path(app.outdir).rglob("*.html") if error is None and app.builder.format == "html" else ():
+    if error is not None or app.builder.format != "html":
+        return
+    unknown = set(ACCESSIBLE)
+    for path in Path(app.outdir).rglob("*.html"):
         text = new = path.read_text(encoding="utf-8")
         for written, needed in ACCESSIBLE.items():
             new = new.replace(written, needed)
+            if needed in new:
+                unknown.discard(written)
         if new != text:
             path.write_text(new, encoding="utf-8")
+    if unknown:
+        raise ExtensionError("no page holds any more what ACCESSIBLE replaces:\n" + "\n".join(sorted(unknown)))
 
 
 def _skip_others(app, what, name, thing, skip, options):
@@ -69,7 +83,7 @@ def _skip_others(app, what, name, thing, skip, options):
 
 def _formula(display):
     def visit(self, node):
-        self.body.append(convert(node.astext(), display=display))
+        self.body.append(formula(node.astext(), display))
         node.clear()  # its text has been written
 
     return visit, None

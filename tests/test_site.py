@@ -93,6 +93,21 @@ def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_
     assert [found.partition(":")[0] for found in pages.fetched(tmp_path)] == ["b.html", "b.html", "d.html", "c.css"]
 
 
+def test_pages_are_made_accessible_once_and_a_theme_that_writes_them_differently_is_noticed(tmp_path):
+    pytest.importorskip("sphinx")
+    conf = load(DOCS / "conf.py")
+    page, app = tmp_path / "a.html", SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html"))
+    page.write_text("".join(conf.ACCESSIBLE))
+    conf._make_accessible(app, None)
+    made = page.read_text()
+    assert made == "".join(conf.ACCESSIBLE.values())
+    conf._make_accessible(app, None)
+    assert page.read_text() == made
+    page.write_text(made.replace("table-wrapper", "wide"))
+    with pytest.raises(conf.ExtensionError, match=r'no page holds any more .*\n<div class="table-wrapper$'):
+        conf._make_accessible(app, None)
+
+
 def test_names_in_running_text_become_links(pages):
     nodes, new_document = pytest.importorskip("docutils.nodes"), pytest.importorskip("docutils.utils").new_document
     words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.bilevel.suspects", "compare", "fit", "X"]

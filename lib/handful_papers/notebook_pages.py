@@ -20,10 +20,14 @@ _HTML = (
 )
 _ATTRIBUTES = (
     "accent align alt class colspan columnalign columnspacing display fence form height href id linethickness lspace "
-    "mathvariant maxsize minsize movablelimits open rowspacing rowspan rspace scope separator start stretchy title "
-    "width xmlns"
+    "mathvariant maxsize minsize movablelimits open rowspacing rowspan rspace scope separator start stretchy tabindex "
+    "title width xmlns"
 )
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)  # their text is for no reader
+_BESIDE_FUNCTION = re.compile(r"<mi>[a-z]{2,}</mi>(?=<m[in]>)|</m[in]>(?=<mi>[a-z]{2,}</mi>)")
+_NO_HEAD = re.compile(r"<th([^>]*)>(?:\s|&nbsp;|\xa0)*</th>")  # pandas' corners are heads of nothing
+_SCROLLS = re.compile(r'<div(?= class="output_html )')  # tables: wider than a phone, to be scrolled by keys, too
+_FOCUSABLE = '<div tabindex="0" role="group" aria-label="Output"'
 _PICTURE = re.compile(r"(!\[[^\]]*\])\(([^():]+\.png)\)")
 
 
@@ -42,7 +46,8 @@ def notebook_body(path, source):
         if cell.cell_type == "markdown":
             cell.source = _PICTURE.sub(lambda found: _embedded(*found.groups(), source.parent), cell.source)
     body, _ = exporter.from_notebook_node(notebook)
-    return cleaner.clean(_UNSEEN.sub("", body))
+    body = cleaner.clean(_UNSEEN.sub("", body))
+    return _SCROLLS.sub(_FOCUSABLE, _NO_HEAD.sub(r"<td\1></td>", body))
 
 
 def _embedded(alt, name, folder):
@@ -54,6 +59,15 @@ def _embedded(alt, name, folder):
 def markdown(source):
     """Markdown as HTML, its formulas as MathML; not cleaned yet."""
     return MarkdownWithMath(renderer=_Renderer()).render(source)
+
+
+def formula(latex, display="inline"):
+    """A formula as MathML, with the spaces of LaTeX around the name of a function: n log n, not nlogn.
+
+    A displayed one may be wider than a phone; keys reach it, to scroll it.
+    """
+    html = convert(latex, display=display).replace(' display="block"', ' display="block" tabindex="0"')
+    return _BESIDE_FUNCTION.sub(r'\g<0><mspace width="0.1667em"></mspace>', html)
 
 
 @cache
@@ -70,13 +84,13 @@ class _Renderer(IPythonRenderer):
         super().__init__(escape=False, exclude_anchor_links=True)
 
     def inline_math(self, body):
-        return convert(body)
+        return formula(body)
 
     def block_math(self, body):
-        return convert(body, display="block")
+        return formula(body, display="block")
 
     def latex_environment(self, name, body):
-        return convert(rf"\begin{{{name}}}{body}\end{{{name}}}", display="block")
+        return formula(rf"\begin{{{name}}}{body}\end{{{name}}}", display="block")
 
 
 def _allowed(tag, name, value):

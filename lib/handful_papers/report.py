@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import struct
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from handful_papers.check import COMMITTED, stale
 from handful_papers.claims import declared
 from handful_papers.gather import claims, collect, damaged, failures, minutes, tally, tally_text
 from handful_papers.levels import LEVELS
+from handful_papers.notebooks import read_notebook
 from handful_papers.verdicts import FAILS, RULES, number
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -59,6 +61,7 @@ def build_report(figures):
         "sources": sources,
         "link": lambda path: _relative(pages.get(path, path), figures),
         "size": _css_size,
+        "algorithms": lambda mine: _algorithms(mine, sources),
         "code": _code(),
         "judged": lambda claim: _judged(claim.row, rules.get(claim.id)),
         "pictured": _pictured,
@@ -111,16 +114,40 @@ def _items(cards):
 
 
 def _map(cards):
-    """paper -> kind of data -> list of (item, its claims that were judged on such data)."""
+    """paper -> kind of data -> list of (name, item, its claims that were judged on such data).
+
+    The name is the item's label, and its title, too, where several notebooks make a part of it.
+    """
     found = {key: {kind: [] for kind in LEVELS} for key in cards}
     for paper in catalogue():
         notebooks = {card["name"]: card for card in cards[paper.key]}
+        labels = [item.label for item in paper.items]
         for item in paper.items:
+            named = [item.label] if item.label and labels.count(item.label) == 1 else [item.label, item.title]
+            name = ": ".join(filter(None, named))
             mine = [c for c in notebooks[item.name]["claims"] if c.item == item.label]
             kinds = {c.result.kind for c in mine} or {r.kind for r in notebooks[item.name]["results"][:1]}
             for kind in kinds:
-                found[paper.key][kind].append((item, [c for c in mine if c.result.kind == kind]))
+                found[paper.key][kind].append((name, item, [c for c in mine if c.result.kind == kind]))
     return found
+
+
+def _algorithms(mine, sources):
+    """Pairs of an algorithm of a paper, as "Algorithm 1", and a list of (notebook, id of a cell, label) that show it.
+
+    These are the notebooks that name it below a heading "... in the open", or else all that name it.
+    """
+    named = {}
+    for card in (card for card in mine if card["results"]):
+        path, heading = card["results"][0].executed or sources.get(card["name"]), ""
+        for cell in read_notebook(path).cells if path else ():
+            for line in cell["source"].splitlines() if cell["cell_type"] == "markdown" else ():
+                heading = line if line.startswith("#") else heading
+                for algorithm in re.findall(r"\bAlgorithm \d+", line):
+                    open_or_not = named.setdefault(algorithm, ({}, {}))
+                    found = (path, cell.get("id"), card["results"][0].label)
+                    open_or_not["in the open" not in heading].setdefault(path, found)
+    return [(name, list((shown or told).values())) for name, (shown, told) in sorted(named.items())]
 
 
 def _surprises(stated, count=3):

@@ -4,9 +4,10 @@ import base64
 import json
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -185,6 +186,32 @@ def test_formulas_are_mathml(figures):
     assert "$" not in page
 
 
+def test_names_of_functions_stand_apart_in_formulas_and_wide_formulas_can_be_scrolled_by_keys():
+    from handful_papers.notebook_pages import formula
+
+    words = re.sub(r"<mspace[^>]*>", " ", formula(r"k = 2 n\log\log n"))
+    assert re.sub(r"<annotation.*?</annotation>|<[^>]*>|&#x0003D;", "", words) == "k2n log log n"
+    assert "<mspace" not in formula(r"\log(n) + ab")
+    assert 'tabindex="0"' in formula("x", "block")
+    assert "tabindex" not in formula("x")
+
+
+def test_tables_of_a_notebook_can_be_scrolled_by_keys_and_have_no_heads_of_nothing(tmp_path):
+    from handful_papers.notebook_pages import notebook_body
+
+    table = pd.DataFrame({"error": [0.5]}, index=pd.Index(["a"], name="method"))
+    data = {"text/html": table.to_html() + table.style.to_html()}
+    output = {"output_type": "display_data", "metadata": {}, "data": data}
+    path = tmp_path / "run.ipynb"
+    cells = [cell("table") | {"execution_count": 1, "outputs": [output]}, cell("$$x$$", kind="markdown")]
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+    body = notebook_body(path, path)
+    heads = re.findall(r"<th\b[^>]*>(.*?)</th>", body, re.DOTALL)
+    assert [head.strip() for head in heads] == ["error", "method", "a"] * 2
+    assert body.count('class="output_html') == body.count('tabindex="0" role="group"') == 1
+    assert re.search(r'<math[^>]* tabindex="0"', body)
+
+
 def test_every_formula_of_the_notebooks_becomes_mathml():
     from handful_papers.notebook_pages import markdown
 
@@ -255,6 +282,36 @@ def test_every_claim_leads_to_its_evidence_in_two_clicks(figures):
             assert (figures / links[text]).is_file()
         assert links["The paper"].startswith("https://")
         assert "lib/handful_papers/bico/items/fig06_binary_logistic.py" in card
+
+
+def test_a_link_to_a_filter_names_what_the_table_of_claims_can_show(figures):
+    build_report(figures)
+    filters = re.findall(r'href="claims.html#([^"]+)"', (figures / "index.html").read_text(encoding="utf-8"))
+    options = re.findall(r"<option(?: value=\"([^\"]*)\")?>([^<]*)", (figures / "claims.html").read_text("utf-8"))
+    known = {value or text for value, text in options}
+    assert len(set(filters)) == 3 * len(VERDICTS)  # all, the papers', our own
+    assert {value for text in filters for _, value in parse_qsl(unescape(text))} == {"paper", "own", *VERDICTS} <= known
+
+
+def test_algorithms_lead_to_the_cells_that_show_them(figures):
+    path = figures / "notebooks" / "laptop" / "bico" / "fig06_binary_logistic.ipynb"
+    told = ["# Figure 6\n\nAlgorithm 1 and Algorithm 2.", "## The algorithm in the open\n\nAlgorithm 2 adds."]
+    cells = [cell(text, kind="markdown") | {"id": f"c{i}"} for i, text in enumerate(told)]
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    page = _page(figures, "bico.html")
+    assert "where they are shown. Algorithm 1: Figure 6 ; Algorithm 2: Figure 6" in page.words
+    linked = [link for link in page.links if "#cell-id=" in link]
+    assert linked == [f"notebooks/laptop/bico/fig06_binary_logistic.html#cell-id=c{i}" for i in (0, 1)]
+    shown = _Page(figures / "notebooks" / "laptop" / "bico" / "fig06_binary_logistic.html")
+    assert {"cell-id=c0", "cell-id=c1"} <= set(shown.ids)
+
+
+def test_parts_of_one_figure_bear_their_titles_on_the_map(figures, monkeypatch):
+    for name in ("vrm/fig02_blobs", "vrm/fig02_kdpp"):
+        _save(name, "laptop", [], {}, monkeypatch)
+    words = _page(figures, "index.html").words
+    assert "Figure 2: Blobs" in words
+    assert "Figure 2: Determinantal batches" in words
 
 
 def test_a_card_says_where_no_executed_notebook_was_kept(figures):
