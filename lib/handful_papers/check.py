@@ -12,7 +12,8 @@ from handful_papers.record import read_record
 from handful_papers.rejudge import rejudge
 
 COMMITTED = ("laptop", "paper")
-NOT_JUDGED = (ValueError, KeyError, ModuleNotFoundError)  # what `rejudge` raises
+# What `rejudge` raises; of a column that older rows lack, `rows["batch"]` and `rows.batch` raise different errors.
+NOT_JUDGED = (ValueError, KeyError, AttributeError, ModuleNotFoundError)
 # A committed record also says which code made it.
 REQUIRED = RECORD | {"commit": str, "dirty": bool, "fingerprint": (str, type(None))}
 CLAIM = ("id", "item", "text", "whose", "measured", "unit", "paper", "ours", "verdict", "why", "quote", "where")

@@ -35,17 +35,19 @@ def test_a_committed_record_passes(figures):
     assert check(figures, ROOT / "notebooks") == []
 
 
-def test_judging_again_names_a_record_that_cannot_be_read_and_goes_on_with_the_others(figures):
+@pytest.mark.parametrize("column", ["seed", "weight"])  # the evidence takes one as rows["..."], the other as rows....
+def test_judging_again_names_a_record_that_cannot_be_read_and_goes_on_with_the_others(figures, column):
     other = figures / "quick" / "bico"
     shutil.copytree(figures / "laptop" / "bico", other)
     record = json.loads((other / "fig13_merge_reduce.json").read_text()) | {"profile": "quick", "claims": []}
     (other / "fig13_merge_reduce.json").write_text(json.dumps(record))
     rows = figures / f"{NAME}.csv"
     header, rest = rows.read_text().split("\n", 1)
-    rows.write_text("unknown" + header[header.index(",") :] + "\n" + rest)
+    rows.write_text(header.replace(column, "unknown") + "\n" + rest)
     changed, failed = judge_all_records(figures)
     assert changed == ["quick/bico/fig13_merge_reduce"]
     assert [sentence.split(": its")[0] for sentence in failed] == [NAME]
+    assert f"{NAME}.json: its claims cannot be judged" in "\n".join(check(figures, ROOT / "notebooks"))
 
 
 # Made before their code was committed; a run at laptop empties this.
