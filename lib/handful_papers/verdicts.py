@@ -138,7 +138,8 @@ def every(settings, *, limit=0.0, tol=0.0):
         n += len(values)
         if values.min() < worst:
             worst, where = float(values.min()), setting
-    why = f"smallest of {n} values: {number(worst)} ({name(where)}), at least {number(limit)} is claimed"
+    of = f" ({name(where)})" if name(where) else ""
+    why = f"smallest of {n} values: {number(worst)}{of}, at least {number(limit)} is claimed"
     return Verdict(HOLDS if worst >= limit - tol else FAILS, why)
 
 
