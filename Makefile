@@ -11,7 +11,7 @@ PYTHON ?=
 STAMP = .venv/.handful
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: help reproduce test fuzz lint types lab docs links bench clean
+.PHONY: help setup reproduce test fuzz lint types lab docs links bench clean
 
 help: ## Show this
 	@echo "Targets (what needs .venv sets it up first):"
@@ -22,6 +22,8 @@ help: ## Show this
 	@echo "  JOBS=1          for reproduce: notebooks at a time"
 	@echo "  TEST_JOBS=2     for test: processes"
 	@echo "  PYTHON=python3  for the set-up: a Python >= 3.11 (else the first that is found)"
+
+setup: $(STAMP) ## Make .venv with all that notebooks, tests and docs need
 
 reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE=quick) and build the report
 	@.venv/bin/handful reproduce --profile "$(PROFILE)" --jobs "$(JOBS)" $(if $(ONLY),--only "$(ONLY)")

@@ -90,13 +90,14 @@ def _add_reproduction(commands):
         if error.name != "handful_papers":
             raise
         for name, purpose in REPRODUCTION.items():
-            commands.add_parser(name, help=f"{purpose} (from a checkout)").set_defaults(run=_needs_checkout)
+            command = commands.add_parser(name, help=f"{purpose} (from a checkout)")
+            command.set_defaults(run=_needs_checkout, command=name)
 
 
 def _needs_checkout(args):
     raise Refused(
-        "the papers' notebooks are not part of the installed library: git clone the project, and run `make reproduce` "
-        "in the checkout."
+        "the papers' notebooks are not part of the installed library: git clone the project, run `make setup` in the "
+        f"checkout, and there `.venv/bin/handful {args.command}`."
     )
 
 
