@@ -49,6 +49,7 @@ EXEMPT = {
     "handful.bilevel.selections.base.Rows": INSIDE,
     "handful.bilevel.selections.softmax.SoftmaxSelection": INSIDE,
     "handful.bilevel.strategies.weights.descend": INSIDE,
+    "handful.bilevel.strategies.weights.final_weights": INSIDE,
     "handful.bilevel.Suspects": "what suspects() gives",
     "handful.bilevel.trainer.class_weights": INSIDE,
     "handful.bilevel.trainer.held_out_loss": INSIDE,
