@@ -7,7 +7,7 @@ import re
 
 LIMIT = 150_000  # bytes of all outputs together; code hosts refuse to render much more
 _COLOURS = 64  # of a picture in a notebook; the figures beside it have all
-_PATH = re.compile(r"(?:/[\w.+-]+)+/(?=(?:lib|notebooks|site-packages)/)")  # where a checkout or an environment lies
+_PATH = re.compile(r"(?:/[\w.+-]+)+/(?=(?:data|lib|notebooks|site-packages)/)")  # where a checkout or environment lies
 
 
 def slim(text, *, limit=LIMIT):

@@ -107,10 +107,12 @@ def test_a_copy_is_small_whatever_was_put_out():
 def test_a_copy_tells_a_warning_once_and_without_paths():
     warning = {"output_type": "stream", "name": "stderr", "text": "/home/me/x/lib/handful/a.py:3: UserWarning: so\n"}
     other = {"output_type": "stream", "name": "stderr", "text": "/home/me/x/lib/handful/b.py:3: UserWarning: so\n"}
-    (cell,) = json.loads(slim(_notebook_with(warning, other, warning)))["cells"]
+    saved = {"output_type": "stream", "name": "stdout", "text": "Saved in /home/me/x/data/labels/a.json.\n"}
+    (cell,) = json.loads(slim(_notebook_with(warning, other, warning, saved)))["cells"]
     assert [output["text"] for output in cell["outputs"]] == [
         "lib/handful/a.py:3: UserWarning: so\n",
         "lib/handful/b.py:3: UserWarning: so\n",
+        "Saved in data/labels/a.json.\n",
     ]
 
 
