@@ -2,8 +2,9 @@
 
 import numpy as np
 from _harness import Bench
+from _tables import halves
 from cleanlab.rank import get_label_quality_scores
-from handful import Logistic, data
+from handful import Logistic
 from handful.bilevel import suspects
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss
@@ -16,17 +17,6 @@ MOST = 2000  # training rows, and as many for the test
 
 def model(n):
     return LogisticRegression(C=1 / (L2 * n), max_iter=1000)
-
-
-def rows(name, rng):
-    source = data.load(name)
-    X, y = np.asarray(source.X, dtype=float), np.unique(source.y, return_inverse=True)[1]
-    order = rng.permutation(len(y))[: 2 * MOST]
-    X, y = X[order], y[order]
-    X = X[:, X.std(axis=0) > 0]
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
-    half = len(y) // 2
-    return X[:half], y[:half], X[half:], y[half:]
 
 
 def rankings(X, y, seed):
@@ -47,7 +37,7 @@ for name in SETS:
     found, losses = {}, {}
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
-        X, clean, X_test, y_test = rows(name, rng)
+        X, clean, X_test, y_test = halves(name, rng, MOST)
         n, k = len(clean), clean.max() + 1
         flipped = rng.choice(n, round(SHARE * n), replace=False)
         y = clean.copy()
