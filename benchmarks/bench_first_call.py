@@ -158,7 +158,7 @@ def main():
     bench = Bench("first_call", "The first call, with an empty compile cache")
     import_seconds("handful")  # leaves the byte code on disk
     yardstick, ours = [], []
-    for _ in range(4 + args.repeats):
+    for _ in range(12 + args.repeats):  # single runs vary by a tenth
         yardstick.append(import_seconds("sklearn.linear_model"))
         ours.append(import_seconds("handful"))
     unit = statistics.median(yardstick)
