@@ -1,7 +1,7 @@
 """What to label next: the accuracy that each acquisition rule reaches, less that of uniform labels, on nine pools.
 
-Every rule begins with the same ten rows, the nearest to the centers of k-means, and asks for ten more in each round. The
-model is a logistic regression of the rows labelled so far. Differences are paired by seed.
+Every rule begins with the same ten rows, the nearest to the centers of k-means, and asks for ten more in each round.
+The model is a logistic regression of the rows labelled so far. Differences are paired by seed.
 """
 
 import numpy as np
