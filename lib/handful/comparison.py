@@ -31,10 +31,11 @@ class Comparison:
 
     Attributes
     ----------
-    frame : pandas.DataFrame, one row a method, size and seed, with ``score`` on the held-out rows; ``choose_seconds``
-        and ``train_seconds`` by the clock on the wall; ``n_rows`` that were trained on; ``weighted``, whether the
-        estimator took their weights; ``error``, what a method said that could not do it (its score is NaN), or ""
-    scoring : str, what the scores are
+    frame : pandas.DataFrame, one row for each method, size and seed, with ``score`` on the held-out rows;
+        ``choose_seconds`` and ``train_seconds`` of wall-clock time; ``n_rows``, the number of rows trained on;
+        ``weighted``, whether the estimator took their weights; ``error``, the message of a method that failed (its
+        score is NaN), or ""
+    scoring : str, the name of the scores
     """
 
     frame: Any
@@ -151,14 +152,17 @@ def compare(
 
     Returns
     -------
-    Comparison : its `frame` has a row a method, size and seed; `summary` and `plot` condense it
+    Comparison : its `frame` has a row for each method, size and seed; `summary` and `plot` condense it
 
     Raises
     ------
     ValueError
-        for sizes that are no integers or exceed the training rows, and by a method that fails for every seed and size
+        for sizes that are no integers or exceed the training rows, without `y`, and if a method fails for every seed
+        and size
     TypeError
         for what is no selector or no estimator
+    ImportError
+        without pandas
 
     Notes
     -----
@@ -166,7 +170,8 @@ def compare(
     does Ctrl-C. The fits that had finished stay on the exception as a `Comparison`, its attribute `comparison`:
     ``except KeyboardInterrupt as stopped: found = stopped.comparison``, or ``sys.last_value.comparison`` at a prompt.
 
-    What the fits warn of is said at the end, once for each place in the code that warns, with the number of the fits.
+    Warnings of the fits are shown at the end, once for each place in the code that warns, with the number of fits that
+    gave them.
 
     Examples
     --------

@@ -136,9 +136,11 @@ class Selector(BaseEstimator):
         Parameters
         ----------
         X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d); or a dask array, frame or
-            bag of chunks ``(X, y, sample_weight)``, which selectors that need all rows at once refuse. Others read
-            the chunks some times: 2 uniform, 4 lightweight, 5 stratified and the SVM's, 13 k-means++, 16 logistic and
-            mixture sensitivities, k-center once a point, bilevel selection twice a point or batch (docs/distributed.md)
+            bag of chunks ``(X, y, sample_weight)``, which selectors that need all rows at once refuse. How often the
+            others read each chunk, at most: `UniformCoreset` 2 times, `LightweightCoreset` 4, `SVMCoreset` 5,
+            `KMeansPlusPlus` 13, the logistic and mixture sensitivities 16, `StratifiedCoreset` 3 times and once for
+            each class, `KCenter` once for each point, `BilevelCoreset` twice for each point or batch (see
+            docs/distributed.md)
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
 

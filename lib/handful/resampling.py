@@ -39,7 +39,7 @@ class WeightedLabels:
 
 
 class CoresetSampler(BaseEstimator):
-    """A selector as a sampler for `imblearn.pipeline.Pipeline`; a last step `WeightedFit` gets the weights.
+    """A selector as a sampler for `imblearn.pipeline.Pipeline`; `WeightedFit` as the last step uses the weights.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class CoresetSampler(BaseEstimator):
 
         Parameters
         ----------
-        X, y : as the selector takes them; y may not be None, as it carries the weights
+        X, y : as the selector takes them, shape (n, d) and (n,); y may not be None, as it carries the weights
 
         Returns
         -------

@@ -23,8 +23,8 @@ class ConvNet(Classifier):
     """A small network for spectrograms: 3 x 3 convolutions of stride 2 with batch normalisation, average pooling, head.
 
     Pooling is over time alone: where a word lies in time does not tell which word it is, but where it lies in frequency
-    does, and pooling over both would cost a third of the accuracy with few labels. For a 32 x 32 spectrogram the
-    default has 26,000 parameters and 0.6 million multiplications; WideResNet-28-10 has 36 million and 5.2 billion.
+    does. For a 32 x 32 spectrogram the default has 26,000 parameters and 0.6 million multiplications; WideResNet-28-10
+    has 36 million and 5.2 billion.
 
     Parameters
     ----------

@@ -3,7 +3,8 @@
 `UniformCoreset`, `StratifiedCoreset`, `KMeansPlusPlus`, `KCenter` and `ForgettingEvents` take the data themselves. The
 others take, as `X`, what a trained network makes of the rows, which `handful.continual.network_views` computes: losses
 for `Hardest`, logits for `MaxEntropy`, embeddings or gradients for `Herding`, `ICaRL` and `FRCL` (`KMeansPlusPlus` and
-`KCenter` take these, too). Their first k rows are the selection of k, which replay memories rely on.
+`KCenter` take these, too). The first k rows that these choose are what they would choose for size k, which replay
+memories rely on.
 """
 
 from handful.baselines.centers import KCenter, KMeansPlusPlus, farthest_first

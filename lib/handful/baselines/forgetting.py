@@ -19,6 +19,11 @@ def forgetting_events(correct):
     Returns
     -------
     float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al. 2019, Algorithm 1)
+
+    Raises
+    ------
+    ValueError
+        for entries other than True and False, and another number of dimensions than two
     """
     correct = np.asarray(correct)
     if correct.ndim != 2 or 0 in correct.shape or not np.isin(correct, (0, 1)).all():

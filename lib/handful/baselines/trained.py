@@ -206,7 +206,21 @@ class FRCL(_EqualWeights):
 
 
 def prediction_entropies(probabilities):
-    """Entropy of each row of `probabilities`, shape (n, classes), in nats: how unsure a model is. Shape (n,)."""
+    """Entropy of each row of `probabilities`, in nats: how unsure a model is.
+
+    Parameters
+    ----------
+    probabilities : array, shape (n, classes), rows that add up to 1
+
+    Returns
+    -------
+    float array, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        for negative entries, and for rows that do not add up to 1
+    """
     probabilities = check_rows(probabilities, "probabilities")
     if probabilities.min() < 0 or np.abs(probabilities.sum(axis=1) - 1).max() > 1e-3:
         raise ValueError("probabilities must be at least 0, and add up to 1 in every row.")

@@ -24,12 +24,17 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     ----------
     X : shape (n, d); weights : shape (n,), how often each experiment is made
     design : "A" or "V"
-    prior_precision : positive, the paper's lambda sigma^2
+    prior_precision : at least 0, the paper's lambda sigma^2
     target : rows T on which to predict, shape (n_target, d); X by default
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    ValueError
+        for bad options, shapes or negative weights, and where the experiments do not determine all parameters
     """
     X, weights, target = _checked(X, weights, design, prior_precision, target)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -38,7 +43,22 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
 
 
 def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
-    """Derivative of `design_objective` by the weights, shape (n,): ``-1/2 x' F^-1 M F^-1 x`` (Lemma 10)."""
+    """Derivative of `design_objective` by the weights: ``-1/2 x' F^-1 M F^-1 x`` for each row x (Lemma 10).
+
+    Parameters
+    ----------
+    X, weights, design, prior_precision, target : as in `design_objective`; M is the identity for "A" and
+        ``T' T / n_target`` for "V"
+
+    Returns
+    -------
+    float array, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        as `design_objective`
+    """
     X, weights, target = _checked(X, weights, design, prior_precision, target)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         Z = X @ _covariance(X, weights, prior_precision)

@@ -43,13 +43,14 @@ class BilevelCoreset(Selector):
 
     - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
     - `size`: the number of points.
-    - `weighting`: "optimised" where the trainer takes a sample_weight, for the best accuracy a point; "binary", the
-      default, where it does not.
+    - `weighting`: "optimised" where the trainer takes a sample_weight, to make the most of each point; "binary" where
+      it does not. The default, "auto", is "binary" unless the strategy is `Regularised`.
 
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
-    joins them (the implicit gradient), take the best, repeat. Inner problems are solved exactly, implicit gradients
-    are exact for all n candidates, and each step of a linear model reads the data twice.
+    joins them (the implicit gradient), take the best, repeat. The outer loss is that of the trained model on all rows,
+    the inner problem is to train it on the chosen points. Inner problems are solved as precisely as implicit gradients
+    need, which are computed for all n candidates, and each step of a linear model reads the data twice.
 
     Parameters
     ----------
@@ -69,27 +70,29 @@ class BilevelCoreset(Selector):
     strategy : how the set is found (Section 3.5): "forward", "exchange", "elimination" or "regularised"; with options
         of its own `Forward(batch_size=25)`, `Exchange(max_iter=100)`, `Elimination(...)` or `Regularised(...)`
     outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row counts alike) or
-        "validation", those given to `fit`
+        "validation"; `fit` takes the rows of the validation set
     ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the problem, exactly unless it
         is a `Network`; "exact", "cholesky", "cg" or "neumann"; with options of its own `Exact(damping=1e-3)`,
         `Cholesky(...)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
-    robust : select for trainers with a penalty tenfold off either way or with the intercept treated the other way as
-        well, through the mean of their outer losses (the joint coreset of Section 4.4); about four times the work
-    random_state : int, Generator or None; the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar, and which way of the inner problem and the curvature it begins with
+    robust : whether to select for several trainers at once, by the mean of their outer losses (the joint coreset of
+        Section 4.4): this one, those with a penalty ten times smaller or larger, and one that treats the intercept the
+        other way; about four times the work
+    random_state : int, Generator or None; draws the random start, and the rows that estimate the outer curvature
+    verbose : whether to show a progress bar; beside it stands how the inner problem and the outer curvature are
+        computed at the start
 
     Attributes
     ----------
-    indices_ : shape (m,), in the order of selection: for forward selection ``indices_[:k]`` is the binary coreset of
-        size k
-    weights_ : shape (m,), they add up to the total sample_weight (n by default)
-    coreset_ : both together
+    indices_ : int array, shape (m,), in the order of selection: with forward selection and binary weights,
+        ``indices_[:k]`` is the coreset of size k
+    weights_ : float array, shape (m,), they add up to the total sample_weight (n by default)
+    coreset_ : `Coreset`, both together
 
     Notes
     -----
-    A binary coreset fits its inner problem closely: let the problem that selects be the one that trains (same l2, same
-    treatment of the intercept), choose `robust=True` or optimised weights if it cannot be. `sample_weight` weighs the
-    rows in the outer loss; inside, chosen points count alike until their weights are optimised.
+    A binary coreset is closely fitted to its inner problem: select with the problem that you will train (same l2, same
+    treatment of the intercept), and where you cannot, choose `robust=True` or optimised weights. `sample_weight` weighs
+    the rows in the outer loss; in the inner problem all chosen points count alike until their weights are optimised.
 
     Examples
     --------
@@ -153,6 +156,8 @@ class BilevelCoreset(Selector):
         ------
         ValueError
             for an estimator of no known family, unless a `proxy` is given
+        TypeError
+            for a class in place of an estimator, and for one that neither classifies nor regresses
         """
         selector = cls() if selector is None else selector
         few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)

@@ -58,9 +58,8 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     rule : "loss", the loss of a row under the model trained on the other folds (for classes: minus the logarithm of
         what cleanlab calls self-confidence); or "influence", by how much the loss on held-out rows rises with a row's
         weight: minus the implicit gradient at a coreset of all training rows, which is the influence function (Borsos
-        et al. 2024, Proposition 1), averaged over the folds held out. Where labels are flipped at random the loss finds
-        them better, because the held-out labels are as noisy and their gradient is small at the solution
-        (`benchmarks/results/suspects.md`)
+        et al. 2024, Proposition 1), averaged over the folds held out. Where labels were flipped at random the loss
+        found them better (`benchmarks/results/suspects.md`)
     n_folds : int, at least 2, parts held out in turn; classes keep their shares
     random_state : int, RandomState, Generator or None, for the folds
 

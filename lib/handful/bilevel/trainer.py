@@ -24,19 +24,20 @@ class TrainerCoreset(Selector):
 
     A coreset is chosen for a model: in the features of a proxy of the estimator's family (Borsos et al. 2024,
     Section 3.5.2), in which a linear model stands in for it. No proxy suits every data set, and on some none beats a
-    stratified draw. So the outer loss of the bilevel problem has the last word, with the estimator itself as the inner
-    problem (ours): some rows are held out, the estimator is trained on each choice, and the choice with the least loss
-    on the held-out rows is taken. Last, some of its rows are exchanged for others of their class, which stays if that
-    loss falls.
+    stratified draw. So several choices are made, and the estimator itself decides between them (ours): some rows are
+    held out, the estimator is trained on each choice, and the choice with the least loss on the held-out rows is taken.
+    Last, some of its rows are exchanged for others of their class, again and again; an exchange is kept if that loss
+    falls.
 
     - linear models: their own problem, with optimised weights
     - trees, forests, boosting: leaves shared in random trees (`TreeLeaves`); RBF features
     - networks: RBF features; the rows as they are, for logistic regression with optimised weights
     - nearest neighbours, kernel machines, Gaussian processes: RBF features
 
-    Tried besides are `n_draws` draws: in turn k-means++ (unless it misses a class), stratified by class, and with as
-    many rows of each class. Weights estimate sums over all rows: where they are not optimised, rows of a class share
-    the class's weight, so that probabilities stay calibrated although hard (and rare) rows are chosen more often.
+    These are tried beside `n_draws` random draws: in turn by k-means++ (unless it misses a class), stratified by class,
+    and with equally many rows of each class. Weights estimate sums over all rows. Where they are not optimised, each
+    class has its weight among all rows, shared equally by its chosen rows, so that predicted probabilities are not
+    shifted towards classes that are chosen more often than they occur.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class TrainerCoreset(Selector):
         which suits a rare class: then losses are negative scores, and each choice is tried with equal weights, too,
         with which a rare class counts for more and probabilities are not calibrated
     n_held_out : rows on which the choices are compared, at most; a third of all rows where that is less. They cannot be
-        chosen
+        chosen. With 0, nothing is compared or exchanged: the choice in the family's first proxy is taken
     memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
         another estimator on the same rows, at the same size and random_state, is then only fitted to it
     random_state : int, Generator or None
@@ -60,8 +61,9 @@ class TrainerCoreset(Selector):
     ----------
     indices_ : shape (m,)
     weights_ : shape (m,), they add up to the total sample_weight. They are all alike where the estimator's `fit` takes
-        no `sample_weight`, and cost it dear: nothing makes up for the classes' shares among chosen rows, nor for hard
-        rows that stand for few others. The held-out rows notice, and such an estimator often ends with a draw
+        no `sample_weight`: then nothing makes up for the shares of the classes among the chosen rows, nor for hard rows
+        that stand for few others. That raises the loss on the held-out rows, so such an estimator often ends with a
+        draw
     encoder_ : the steps of a Pipeline before its estimator, fitted to all rows
     trials_ : dict, choice -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
         .001), the share of errors for classifiers without probabilities, the mean squared error for regressors

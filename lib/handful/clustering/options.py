@@ -26,6 +26,7 @@ class AFKMC2(BaseEstimator):
         self.chain_length = chain_length
 
     def check(self):
+        """ValueError for a chain length below 1."""
         check_integer("chain_length", self.chain_length)
 
 
@@ -37,15 +38,16 @@ class TruncatedEM(BaseEstimator):
     n_random : int, random clusters that join each search; the paper adds one where G is 3
     n_warmup : int, E-steps that improve the search sets and neighbourhoods before the first M-step; the first variance
         follows from the last of them (supplement F of the paper: 4 on its RNA data, 5 on Tiny Images, else none)
-    start : "random" lets each point begin at random clusters, as the paper does: a large first variance, so a kind of
-        annealing, which forgets good seeds; "nearest" lets it begin at its nearest seed; "auto" is "random" for seeds
-        by AFK-MC2 and "nearest" for all others
-    moves : what leaves a local optimum. "split" waits until the bound has settled; then clusters that the bound
-        hardly misses move to where cutting another cluster in two raises it most, as long as it rises on balance.
-        "empty" moves clusters that have lost all points to where the fit is worst. None moves nothing, as the paper.
-        In a `partial_fit` "split" does what "empty" does: rows of earlier calls cannot be cut.
-    grow : bool, begin with a lightweight coreset of 16 rows a cluster and go on with four times as many, until all
-        (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
+    start : "random" lets each point begin at random clusters, as the paper does: the first variance is then large,
+        which acts as a kind of annealing and loses good seeds; "nearest" lets it begin at its nearest seed; "auto" is
+        "random" for seeds by AFK-MC2 and "nearest" for all others
+    moves : how the fit leaves a local optimum. "split" waits until the bound has settled. Then it takes clusters whose
+        loss would lower the bound least, and moves them to where cutting another cluster in two raises it most, as long
+        as the bound rises on balance. "empty" moves clusters that have lost all points to where the fit is worst. None
+        moves nothing, as in the paper. In a `partial_fit`, "split" does what "empty" does: rows of earlier calls cannot
+        be cut.
+    grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four times as many, until
+        all rows (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
     stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of X; "relative": the
         share of the bound, as in the paper
 

@@ -60,7 +60,8 @@ class VCGMM(MixtureEstimator):
     assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which is the objective
         of k-means and the fastest; "hardened" fits soft assignments first, then hard ones in a further phase: for a
         small quantisation error whether clusters overlap or rows repeat
-    algorithm : "fast", "paper" (Algorithm 1 as printed) or a `TruncatedEM`, which has the options of the iterations
+    algorithm : "fast", "paper" (Algorithm 1 as printed) or a `handful.clustering.TruncatedEM`, which has the options of
+        the iterations
     tol : float, the fit ends when an iteration changes the bound by less: in nats per point and dimension, or with
         "paper" as a share of the bound
     max_iter : int, M-steps of one phase
@@ -77,7 +78,7 @@ class VCGMM(MixtureEstimator):
     counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of earlier `partial_fit`
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
     lower_bounds_ : list of float, after each E-step of the last phase; never decreasing
-    n_moves_ : int, clusters moved by "split" in the last phase
+    n_moves_ : int, clusters moved by "split" (see `TruncatedEM`) in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
     n_empty_ : int, clusters without points of their own: they have no weight, or the centre of another cluster

@@ -108,7 +108,7 @@ def load(name, *, classes=None, verbose=False, **options):
 
 
 class Status(NamedTuple):
-    """One row of `status`."""
+    """One row of `status`, all text: a data set's name, where it is, its rows x features, licence, source and level."""
 
     name: str
     where: str
@@ -161,7 +161,7 @@ def fetch(name, *, verbose=True):
 
 
 class Verified(NamedTuple):
-    """One row of `verify`."""
+    """One row of `verify`: a name, the outcome ("right", "wrong" or "not here"), the file's path or None, a message."""
 
     name: str
     outcome: str  # "right", "wrong", "not here"

@@ -45,7 +45,21 @@ def check_probabilities(probabilities, *, uniform):
 
 
 def concentration(probabilities):
-    """The least c with p_j(i) <= c/n for all components and points (VRM, Assumption 1 and Table 1)."""
+    """The least c with p_j(i) <= c/n for all components and points (VRM, Assumption 1 and Table 1).
+
+    Parameters
+    ----------
+    probabilities : array, shape (k, n), one distribution over the n points a row
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        for rows that are not distributions
+    """
     p, _ = check_probabilities(probabilities, uniform=True)
     return float(p.max() * p.shape[1])
 

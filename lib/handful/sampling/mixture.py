@@ -177,9 +177,10 @@ class MixtureSampler(FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
 
     The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
-    do as well as the best fixed mixture in the long run. Each step of a training draws a batch, weights its losses, so
-    that their mean estimates that of all points without bias, and tells the sampler the losses, as the example does;
-    without `update` it learns nothing. One update costs O(k^2) and a projection. A torch DataLoader takes it as
+    do as well as the best fixed mixture in the long run. In each training step, draw a batch with `sample`, multiply
+    its losses by the weights, so that their mean estimates the mean over all points without bias, and give the losses
+    to `update`, as the example does; without `update` it learns nothing. One update costs O(k^2) and a projection. A
+    torch DataLoader takes it as
     ``batch_sampler=AdaptiveBatchSampler(sampler)``, see `handful.sampling.AdaptiveBatchSampler`.
 
     Parameters
@@ -201,10 +202,11 @@ class MixtureSampler(FixedMixture):
 
     Notes
     -----
-    The paper prints no beta, gamma or eps. Ours were chosen on its blobs (section 6.1), where a batch is one
-    draw: with a small eps the first draws that show a loss decide, and the weights can end on a wrong blob.
-    Batches of 100 bear ``beta=10, eps=1`` as well. ``MixtureSampler(p, **REFERENCE)`` has the authors'
-    code's.
+    VRM is Borsos, Curi, Levy and Krause, Online Variance Reduction with Mixtures (ICML 2019). It prints no beta, gamma
+    or eps. Ours were chosen on its blobs (section 6.1), where a batch is one draw: with a small eps the first draws
+    that show a loss decide, and the weights can end on a wrong blob. With batches of 100, ``beta=10, eps=1`` works as
+    well.
+    ``MixtureSampler(p, **REFERENCE)`` takes the values of the authors' code, `handful.sampling.REFERENCE`.
 
     Examples
     --------

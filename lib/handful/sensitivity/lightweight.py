@@ -240,9 +240,9 @@ def _readable(X):
 class LightweightCoreset(Selector):
     """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et al. 2018).
 
-    Half of the draws go by weight alone, half by squared distance to the mean; two passes over the data. For k-means
-    that takes `weights_`. Where most rows are about as far from the mean, this is about a uniform draw: the gain is in
-    rare rows far out.
+    Half of the draws go by weight alone, half by squared distance to the mean; `fit` takes two passes over the data. It
+    is for any k-means that takes weights. Where most rows are about equally far from the mean, this is about a uniform
+    draw: the gain is in rare rows far out.
 
     Parameters
     ----------

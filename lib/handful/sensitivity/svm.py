@@ -42,7 +42,7 @@ class Scores:
 
 
 class SVMCoreset(Selector):
-    """Weighted rows on which a linear SVM trains as on all of them.
+    """Weighted rows on which a linear SVM trains about as well as on all of them.
 
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
     bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class. There are
@@ -57,11 +57,11 @@ class SVMCoreset(Selector):
     n_clusters : "auto", "log" or int; clusters in each class. "log": the logarithm of n, as in the paper;
         "auto": what makes the total sensitivity smallest on a sample, up to 64
     rule : "mixture", "tight" or "paper"; what the draws are proportional to. "tight": the proved bound of
-        `tight_bound`; "paper": the printed one; "mixture": a fifth tight bound, the rest on points whose margin at the
-        rough solution is below 1.5, by their norm relative to the covariance of the data (to the variances above 512
-        features), which no linear change of the features moves
-    sampling : "multinomial" (independent draws, Algorithm 1) or "systematic" (one comb over the rows sorted
-        by label and margin: much less noise, dependent draws)
+        `handful.sensitivity.svm_bounds.tight_bound`; "paper": the printed one; "mixture": a fifth by the tight bound,
+        the rest on points whose margin at the rough solution is below 1.5, by their norm relative to the covariance of
+        the data (to the variances above 512 features), which no linear change of the features alters
+    sampling : "multinomial" (independent draws, Algorithm 1) or "systematic" (equal steps along the summed
+        probabilities of the rows, sorted by label and margin: much less noise, dependent draws)
     xi : float in (0, 1); relative duality gap allowed to the rough solution
     random_state : None, int, RandomState or Generator
     verbose : bool, whether `fit` shows a progress bar of its stages: the rough solution, a clustering of each class,
@@ -69,7 +69,8 @@ class SVMCoreset(Selector):
 
     Attributes
     ----------
-    indices_, weights_ : the coreset. The mean of ``sum(weights_ * cost)`` is the full cost at every w
+    indices_, weights_ : int and float arrays, shape (at most m,). At every solution w the expected value of
+        ``sum(weights_ * cost)`` is the cost of all rows
     sensitivities_ : float array, shape (n,); the upper bounds, 0 for rows of weight 0
     total_sensitivity_ : float; their sum t
     probabilities_ : float array, shape (n,); what the draws are proportional to

@@ -70,8 +70,8 @@ class MergeReduce(StreamMemory):
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
 
-        Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are, in one pass: the same
-        tree as on one machine.
+        Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are: one pass checks the
+        values, a second one builds the same tree as on one machine.
         """
         if is_dask(X, y, sample_weight):
             return self._fit_chunks(X, y, sample_weight)

@@ -86,11 +86,11 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     """Linear support vector classifier, solved to a certified duality gap; several classes one against the rest.
 
     Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 * |w|^2``, the bias
-    not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike that of `sklearn.svm.LinearSVC`. Two
-    methods, chosen by a count of their operations. Up to some hundred features: a primal-dual interior-point method
-    (Mehrotra 1992) whose cost is O(n d^2) an iteration; large data are solved in stages, on the points that decide the
-    solution. For more: dual coordinate descent (Hsieh et al. 2008), whose cost is O(nnz) a pass and whose memory is
-    O(nnz + n + d); it is slow on features of very different scales.
+    not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike that of `sklearn.svm.LinearSVC`. It
+    has two methods, and takes the one that needs fewer operations. Up to some hundred features that is a primal-dual
+    interior-point method (Mehrotra 1992) whose cost is O(n d^2) an iteration; large data are solved in stages, on the
+    points that decide the solution. For more features it is dual coordinate descent (Hsieh et al. 2008), whose cost is
+    O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of very different scales.
 
     As the bias is free, centring the features changes nothing but the bias. Dense features are centred here, so that
     columns far from zero cost no digits; sparse ones are not, which would make them dense: scale them with
@@ -120,10 +120,10 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Of 2,000 random problems with conditioning to 1e12, weights over ten decades and features up to 1e8 from zero one
-    kept a gap above 1e-8, of 1e-6; where rounding stops the solver, `fit` warns and the bound holds. The objective and
-    the bound are those of the centred features: with features at 1e8 `intercept_` has an absolute rounding error of
-    about 1e-8 times the coefficients, and `decision_function` with it.
+    In a test of 2,000 random problems (condition numbers to 1e12, weights over ten decades, features up to 1e8 from
+    zero), one kept a gap above 1e-8, of 1e-6. Where rounding stops the solver, `fit` warns, and the bound still holds.
+    The objective and the bound are those of the centred features: with features at 1e8 `intercept_` has an absolute
+    rounding error of about 1e-8 times the coefficients, and `decision_function` with it.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class InverseHessian(BaseEstimator):
 
 
 class Exact(InverseHessian):
-    """Implicit gradients to the last digit that matters, by the way that is cheapest for the problem.
+    """Implicit gradients by an exact solve, whichever is cheapest for the problem.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class ConjugateGradients(InverseHessian):
 
     Parameters
     ----------
-    n_steps : int; the paper takes 100. Stopped short, directions of small curvature stay damped
+    n_steps : int; the paper takes 100. With few steps, directions of small curvature are not yet resolved, which acts
+        like a damping
     damping : added to the Hessian's diagonal
     tol : residual, relative to g and at most 1, at which to stop earlier
     """

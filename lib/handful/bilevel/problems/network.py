@@ -64,7 +64,7 @@ class Network(Problem):
 
     Selection is forward, with equal weights and the linear rule:
     ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200))``. Before the first
-    round standard error says how long all of them will take, if it is more than a minute or `verbose`.
+    round, a line on standard error says how long all of them will take, if that is over a minute or with `verbose`.
 
     Parameters
     ----------
@@ -73,17 +73,17 @@ class Network(Problem):
         makes one, called anew in every round
     loss : function ``(outputs, targets) -> losses``, shape (batch,). None: cross-entropy, where y holds classes or
         rows of probabilities
-    train : TrainConfig. None: its defaults, but in one step for every five rows of the data, at least 200 and at most
-        the paper's 2,000
+    train : TrainConfig. None: its defaults, but with one step for every five rows of the data, at least 200 and at most
+        the paper's 2,000 steps
     curvature : "gauss-newton", never negative, so that both iterations converge; "hessian", the paper's, which may be
         indefinite: conjugate gradients then stop, the Neumann series may diverge, which is an error
     curvature_batch_size : int, chosen rows in the minibatch of one Hessian-vector product
     batch_size : int, rows that passes for scores and gradients read at a time; training has its own in `train`
     device : of torch, such as "cuda"; None is the CPU
     random_state : int, from which every round derives the seeds of its initial weights and minibatches
-    checkpoint : path of a file in which the choice is kept after every round, so that the same fit after a crash goes
-        on there, as if it had not been. A fit of another size or batch size takes over those rounds of the file that
-        it would have chosen as well. Other data, options, networks or losses are refused. None keeps nothing
+    checkpoint : path of a file in which the choice is kept after every round, so that the same fit goes on from there
+        after a crash, with the same result. A fit of another size or batch size takes over those rounds of the file
+        that it would have chosen as well. Other data, options, networks or losses are refused. None keeps nothing
 
     Raises
     ------

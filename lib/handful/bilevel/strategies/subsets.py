@@ -60,7 +60,7 @@ class Exchange(Strategy):
 
 
 class Elimination(Strategy):
-    """Elimination drops the points of the largest implicit gradient from all rows, for coresets not much smaller.
+    """Elimination starts from all rows and drops those of the largest implicit gradient; it suits large coresets.
 
     The last point of a class stays.
 
