@@ -48,8 +48,9 @@ def public_names(room):
 
 
 def _is_ours(thing):
+    module = str(getattr(thing, "__module__", ""))
     defined = inspect.isclass(thing) or inspect.isroutine(thing)
-    return defined and str(getattr(thing, "__module__", "")).startswith("handful.")
+    return defined and module.startswith("handful.") and module != "handful.lazy"  # what loads names, not one of them
 
 
 def write_pages(docs):
