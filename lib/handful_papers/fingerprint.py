@@ -4,8 +4,8 @@ The modules are those that the notebook imports, those that they import, and so 
 file the import stands. A name taken from a package (``from handful import VCGMM``) leads to the module that
 defines it, not to all that the package's ``__init__`` offers: importing a module of ours changes nothing
 elsewhere, so what a notebook does not reach cannot move its numbers. Where names cannot be followed (a
-module imported by a computed name) everything counts. Prose, comments, docstrings, layout and the annotations of
-functions do not count.
+module imported by a computed name) everything counts. Prose, comments, what docstrings say, layout and the annotations
+of functions do not count; a docstring where none was does.
 """
 
 import ast

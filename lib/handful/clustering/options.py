@@ -26,7 +26,6 @@ class AFKMC2(BaseEstimator):
         self.chain_length = chain_length
 
     def check(self):
-        """ValueError for a chain length below 1."""
         check_integer("chain_length", self.chain_length)
 
 
