@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from handful.clustering import seeding
-from handful.clustering.distances import nearest_centers, probable_centers, quantization_error
+from handful.clustering.distances import nearest_centers, probable_centers, quantization_error, sq_distances
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import cdist
 
 
 @pytest.fixture
@@ -196,3 +198,17 @@ def test_few_rows_get_the_labels_and_distances_of_many_to_the_last_digit(dtype):
     few = nearest_centers(X[:1000], centers)
     np.testing.assert_array_equal(few[0], labels[:1000])
     np.testing.assert_array_equal(few[1], sq_dist[:1000])
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
+@pytest.mark.parametrize("spread", [1.0, 1e-7])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_squared_distances_hold_eight_digits_far_from_the_origin_and_in_tight_clusters(offset, spread, kind):
+    rng = np.random.default_rng(0)
+    centers = 10 * rng.normal(size=(7, 5)) + offset
+    X = centers[rng.integers(7, size=300)] + spread * rng.normal(size=(300, 5))
+    exact = cdist(X, centers, "sqeuclidean")
+    np.testing.assert_allclose(sq_distances(kind(X), centers), exact, rtol=1e-7)
+    labels, nearest = nearest_centers(kind(X), centers)
+    assert (labels == exact.argmin(axis=1)).all()
+    np.testing.assert_allclose(nearest, exact.min(axis=1), rtol=1e-7)

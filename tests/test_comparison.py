@@ -155,3 +155,17 @@ def test_misuse_is_named():
     twice = compare([KCenter(), KCenter(weighting="cells")], MODEL, X, y, sizes=[20], seeds=1, verbose=False).frame
     assert {"KCenter()", "KCenter(weighting='cells')"} <= set(twice["method"])
     assert isinstance(twice, pd.DataFrame)
+
+
+@pytest.mark.parametrize("options", [dict(sizes=[20, 20], seeds=2), dict(sizes=[20], seeds=[3, 3, 0])])
+def test_a_size_or_seed_given_twice_counts_once(options):
+    found = compare(UniformCoreset(), MODEL, X, y, verbose=False, **options)
+    assert len(found.frame) == 2 * 4  # two seeds of all rows, uniform, stratified and UniformCoreset
+    assert "uniform" in repr(found)
+
+
+def test_a_baseline_that_cannot_be_had_does_not_end_the_comparison():
+    rows = np.random.default_rng(0).normal(size=(400, 3))
+    labels = np.arange(400) % 10
+    found = compare(UniformCoreset(), MODEL, rows, labels, sizes=[8], seeds=2, verbose=False)
+    assert found.frame.query("method == 'UniformCoreset'")["score"].notna().all()

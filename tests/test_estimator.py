@@ -150,3 +150,18 @@ def test_weights_are_never_lost_silently():
         WeightedFit(LogisticRegression()).fit(X, y)
     with pytest.raises(TypeError, match="selector must choose rows"):
         CoresetSampler(LogisticRegression()).fit_resample(X, y)
+
+
+def test_partial_fit_takes_a_chunk_with_fewer_rows_of_positive_weight_than_the_size():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    weights = np.zeros(100)
+    weights[:10] = 1
+    model = CoresetEstimator(UniformCoreset(20, random_state=0), SGDClassifier())
+    model.partial_fit(X, X[:, 0] > 0, classes=[False, True], sample_weight=weights)
+
+
+def test_partial_fit_refuses_negative_weights_of_a_small_chunk():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    model = CoresetEstimator(UniformCoreset(200, random_state=0), SGDClassifier())
+    with pytest.raises(ValueError, match="negative"):
+        model.partial_fit(X, X[:, 0] > 0, classes=[False, True], sample_weight=-np.ones(100))

@@ -158,3 +158,12 @@ def test_set_mixture_refuses_bad_input():
         SetMixture([UniformSubsets(5, 2), UniformSubsets(5, 3)])
     with pytest.raises(ValueError, match="at least one"):
         SetMixture([])
+
+
+def test_the_kernel_of_points_far_from_each_other_gives_uniform_sets():
+    dpp = KDPP.from_kernel(np.eye(6), 3, random_state=0)
+    assert dpp.log_prob([0, 1, 2]) == pytest.approx(-np.log(20))
+
+
+def test_a_set_that_holds_a_point_twice_has_no_probability():
+    assert KDPP(features(), 2, shift=0.1).log_prob([1, 1]) == -np.inf

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from handful.clustering import MiniBatchKMeans
+from handful.clustering import VCGMM, MiniBatchKMeans
 from handful.clustering.minibatch import kmeans_step
 from handful.sampling import BanditSampler, MixtureSampler, distance_components
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -124,3 +125,25 @@ def test_bad_input_is_refused():
         MiniBatchKMeans(3, n_steps=0).fit(X)
     with pytest.raises(ValueError, match="negative"):
         MiniBatchKMeans(3).partial_fit(X, sample_weight=-np.ones(20))
+
+
+def far_clusters(offset):
+    rng = np.random.default_rng(0)
+    centers = 10 * rng.normal(size=(5, 2))
+    return centers[rng.integers(5, size=2000)] + 0.3 * rng.normal(size=(2000, 2)) + offset
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+def test_minibatch_kmeans_far_from_the_origin_has_the_inertia_of_its_centres(offset):
+    X = far_clusters(offset)
+    found = MiniBatchKMeans(5, n_steps=300, random_state=0).fit(X)
+    nearest = cdist(X, found.cluster_centers_)
+    np.testing.assert_allclose(found.inertia_, (nearest.min(axis=1) ** 2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(found.score(X), -(nearest.min(axis=1) ** 2).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [MiniBatchKMeans(5, random_state=0), VCGMM(5, random_state=0)])
+def test_transform_far_from_the_origin_gives_distances(estimator):
+    X = far_clusters(1e6)
+    found = estimator.fit(X)
+    np.testing.assert_allclose(found.transform(X), cdist(X, found.cluster_centers_), rtol=1e-6)

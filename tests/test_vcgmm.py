@@ -703,3 +703,17 @@ def test_responsibilities_of_few_points_are_those_of_the_kernel(hard, dtype):
     assert hard or (found[1][0] == 0).any()
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-13)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-13, atol=1e-13)
+
+
+def test_log_densities_of_tight_clusters_far_apart_add_up_to_the_bound():
+    rng = np.random.default_rng(0)
+    X = 1e-4 * rng.normal(size=(1000, 2)) + 1e5 * (np.arange(1000) % 2)[:, None]
+    mixture = VCGMM(2, random_state=0).fit(X)
+    assert mixture.score_samples(X).sum() == pytest.approx(mixture.lower_bound_, abs=1)
+
+
+def test_fit_predict_gives_the_labels_of_the_fit():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 3, (1000, 2)), rng.normal([4, 0], 0.3, (1000, 2))])
+    mixture = VCGMM(2, covariance="isotropic", random_state=0)
+    assert (mixture.fit_predict(X) == mixture.labels_).all()

@@ -157,8 +157,8 @@ def compare(
     Raises
     ------
     ValueError
-        for sizes that are no integers or exceed the training rows, without `y`, and if a method fails for every seed
-        and size
+        for sizes that are no integers or exceed the training rows, without `y`, and if one of `selectors` or training
+        on all rows fails for every seed and size
     TypeError
         for what is no selector or no estimator
     ImportError
@@ -197,7 +197,8 @@ def compare(
     check_consistent_length(X, y)
     classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
-    methods = {name: s for name, s in baselines.items() if name not in named} | named
+    unasked = baselines.keys() - named.keys()  # these may fail
+    methods = {name: baselines[name] for name in baselines if name in unasked} | named
     prefix = _weight_name(estimator)
     if prefix is None:
         last = type(estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator).__name__
@@ -208,6 +209,7 @@ def compare(
     seeds, sizes = _listed("seeds", seeds), None if sizes is None else _listed("sizes", sizes)
     for seed in seeds:
         check_integer("seeds", seed, least=0, most=MAX_SEED)
+    seeds = list(dict.fromkeys(seeds))  # one given twice would count twice
     rows: list = []
     caught: dict = {}
     try:
@@ -218,7 +220,7 @@ def compare(
                 caught.setdefault(place, (warning, {}))[1][len(rows)] = row["method"]
         found = _comparison(rows, methods, scoring)
         for name, own in found.frame.groupby("method"):
-            if own["score"].isna().all():
+            if name not in unasked and own["score"].isna().all():
                 raise ValueError(f"{name} gave no score at all: {own['error'].iloc[0] or 'every score is NaN'}")
         return found
     except BaseException as error:
@@ -246,6 +248,7 @@ def _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, cl
                 sizes = sorted({max(2, round(s * n)) for s in SHARES}) if sizes is None else sizes
                 for size in sizes:
                     check_integer("size", size, most=n, why=f"there are {n} training rows")
+                sizes = list(dict.fromkeys(sizes))
                 bar.reset(len(seeds) * (1 + len(sizes) * len(methods)))
             tasks = [(ALL_ROWS, None, n), *((name, s, size) for size in sizes for name, s in methods.items())]
             for name, selector, size in tasks:

@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
-from handful.checks import MAX_SEED, as_generator, is_dask, over_chunks, refuse_dask
+from handful.checks import MAX_SEED, as_generator, check_sample_weight, is_dask, over_chunks, refuse_dask
 from handful.coreset import check_selector, choose, take_rows
 from handful.types import Seed, Table
 
@@ -182,7 +182,7 @@ class CoresetEstimator(Delegate):
     def partial_fit(
         self, X: Table, y: Table = None, classes: Any = None, sample_weight: Table = None, **params: Any
     ) -> Self:
-        """Select from these rows, all of them if they are no more than the selector's size, then go on training.
+        """Select from these rows, all that weigh anything if they are no more than the size, then go on training.
 
         Parameters
         ----------
@@ -198,12 +198,13 @@ class CoresetEstimator(Delegate):
         validate_data(self, X, reset=first, skip_check_array=True)
         self._check_rows(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
-        n = X.shape[0]
-        if self.selector_.size < n:
+        given = check_sample_weight(sample_weight, X.shape[0])
+        indices = np.flatnonzero(given)
+        if self.selector_.size < len(indices):
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
         else:
-            indices, weights = np.arange(n), np.ones(n) if sample_weight is None else np.asarray(sample_weight)
+            weights = given[indices]
         options = _chosen(routed["estimator"]["partial_fit"], X, indices)
         if classes is not None:
             options["classes"] = classes

@@ -22,7 +22,7 @@ class ActiveLoop:
     propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled` (int array) with
         their `labels`, and gives `n` points of `pool` (int array, the points without an answer) to label next
     n_pool : int, number of points
-    classes : list of the labels that may be given
+    classes : list of the labels that may be given; with a `path` as JSON has them, so ``np.unique(y).tolist()``
     batch_size : int, points asked for at a time; the paper: 10
     path : path of the file of answers (JSON); None writes none
 

@@ -39,6 +39,9 @@ class _Centers(Selector):
 class KMeansPlusPlus(_Centers):
     """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those before it.
 
+    scikit-learn's seeding takes distances from squared norms. They lose their digits where a column is far from zero
+    compared with its spread, as timestamps are: subtract the mean first.
+
     Parameters
     ----------
     size : number of points m

@@ -2,10 +2,10 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.checks import is_dask, over_chunks
+from handful.clustering.distances import BLOCK_ENTRIES, sq_distances
 from handful.types import Table
 
 
@@ -17,7 +17,10 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         check_is_fitted(self)
         if is_dask(X):
             return over_chunks("rowwise")(self, "transform", X)
-        return euclidean_distances(self._validate(X), self.cluster_centers_)
+        X = self._validate(X)
+        step = max(1, BLOCK_ENTRIES // len(self.cluster_centers_))
+        blocks = (X[start : start + step] for start in range(0, X.shape[0], step))
+        return np.concatenate([np.sqrt(sq_distances(rows, self.cluster_centers_)).astype(X.dtype) for rows in blocks])
 
     def _validate(self, X, reset=False):
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")

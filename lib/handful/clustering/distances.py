@@ -1,4 +1,4 @@
-"""Nearest centres by matrix products, made exact by measuring again what rounding leaves open; quantisation error."""
+"""Distances by matrix products, made exact by measuring again what rounding leaves open; quantisation error."""
 
 import numpy as np
 from numba import njit
@@ -11,6 +11,8 @@ SPARSE_ENTRIES = 1 << 22  # of a block that is made dense
 FEW, FEW_COLUMNS = 1 << 20, 256  # up to here numpy takes milliseconds for all distances, and no kernel is compiled
 MANY = 2048  # an inverted file pays for more centres than this
 LIST_FACTOR = 4  # cells in which each centre is listed
+AGAIN_ENTRIES = 1 << 20  # numbers in the differences of pairs that are measured again at a time
+RELATIVE = 1e-8  # largest error of a squared distance, relative to it
 GROUP = 64  # centres in a group; a group is looked through only if its smallest value is small enough
 
 
@@ -79,6 +81,56 @@ def _settle_few(X, centers, scale, labels, sq_dist):
     sq_dist[:] = distances.min(axis=1)
 
 
+def _settle_sparse(X, centers, labels, sq_dist):
+    # The same for a block of a sparse matrix, which is made dense only where two centres are equally near.
+    distances = sq_distances(X, centers)
+    rivals = distances <= distances.min(axis=1, keepdims=True) * (1 + 4 * RELATIVE)
+    _measure_again(X, centers, distances, rivals & (rivals.sum(axis=1, keepdims=True) > 1))
+    labels[:] = distances.argmin(axis=1)
+    sq_dist[:] = distances.min(axis=1)
+
+
+def sq_distances(X, centers):
+    """Squared distances of all rows to all centres, each with an error of at most 1e-8 of itself.
+
+    Matrix products give most of them; pairs that are closer than their rounding allows are measured again, from their
+    differences.
+
+    Parameters
+    ----------
+    X : array or CSR matrix, shape (n, d); of a large one give a block at a time
+    centers : array, shape (C, d)
+
+    Returns
+    -------
+    float64 array, shape (n, C), in squared units of X
+    """
+    centers = np.asarray(centers, dtype=np.float64)
+    X = X.astype(np.float64)
+    is_sparse = sparse.issparse(X)
+    shift = 0.0 if is_sparse else np.median(centers, axis=0)  # what would make a sparse matrix dense
+    rows, near = X if is_sparse else X - shift, centers - shift
+    own = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if is_sparse else sq_norms(rows)
+    others = sq_norms(near)
+    found = rows @ near.T  # what follows is done in place: this array is the largest
+    found *= -2
+    found += own[:, None]
+    found += others
+    rounding = 2 * np.finfo(np.float64).eps * (4 + np.sqrt(X.shape[1])) * (own + others.max())
+    _measure_again(X, centers, found, found < rounding[:, None] / RELATIVE)
+    return found
+
+
+def _measure_again(X, centers, sq_dist, again):
+    # Puts the exact values where `again` is true.
+    i, c = np.nonzero(again)
+    step = max(1, AGAIN_ENTRIES // X.shape[1])
+    for start in range(0, len(i), step):
+        part = slice(start, start + step)
+        own = X[i[part]].toarray() if sparse.issparse(X) else X[i[part]]
+        sq_dist[i[part], c[part]] = sq_norms(own - centers[c[part]])
+
+
 def nearest_centers(X, centers):
     """The nearest centre of each row and the squared distance to it.
 
@@ -87,7 +139,7 @@ def nearest_centers(X, centers):
 
     Parameters
     ----------
-    X : array or CSR matrix, shape (n, d); of a sparse one a block is made dense at a time
+    X : array or CSR matrix, shape (n, d)
     centers : array, shape (C, d)
 
     Returns
@@ -103,7 +155,13 @@ def nearest_centers(X, centers):
     sizes = np.abs(centers - shift)
     scale = 2.0 ** -np.clip(np.floor(np.log2(np.median(sizes[sizes > 0]))), -1000, 1000) if sizes.any() else 1.0
     labels, sq_dist = np.empty(n, np.intp), np.empty(n)
-    if n * centers.size <= FEW and d <= FEW_COLUMNS and not sparse.issparse(X):
+    if sparse.issparse(X):
+        step = max(1, BLOCK_ENTRIES // len(centers))
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            _settle_sparse(X[part].astype(np.float64) * scale, centers * scale, labels[part], sq_dist[part])
+        return labels, sq_dist / scale / scale
+    if n * centers.size <= FEW and d <= FEW_COLUMNS:
         _settle_few(X, centers, scale, labels, sq_dist)
         return labels, sq_dist / scale / scale
     small = np.ascontiguousarray(((centers - shift) * scale).astype(X.dtype))

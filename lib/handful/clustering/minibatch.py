@@ -3,7 +3,6 @@
 import numpy as np
 from numba import njit
 from scipy import sparse
-from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
@@ -19,6 +18,7 @@ from handful.checks import (
     refuse_dask,
 )
 from handful.clustering.centers_estimator import CentersEstimator
+from handful.clustering.distances import nearest_centers
 from handful.linalg import sq_distance
 
 
@@ -180,13 +180,13 @@ class MiniBatchKMeans(CentersEstimator):
 
     def score(self, X, y=None, sample_weight=None):
         """Minus the (weighted) sum of squared distances to the nearest centres."""
-        sq_dist = self._nearest(X)[1] ** 2
+        sq_dist = self._nearest(X)[1]
         return -float(check_sample_weight(sample_weight, len(sq_dist)) @ sq_dist)
 
     def _nearest(self, X):
         check_is_fitted(self)
         refuse_dask(self, "score the rows of a LightweightCoreset, with their weights.", X)
-        return pairwise_distances_argmin_min(self._validate(X), self.cluster_centers_)
+        return nearest_centers(self._validate(X), self.cluster_centers_)
 
     def _check(self, X, sample_weight, *, reset):
         refuse_dask(
@@ -211,13 +211,11 @@ class MiniBatchKMeans(CentersEstimator):
             rows = rng.choice(X.shape[0], size=size, replace=False) if size < X.shape[0] else np.arange(X.shape[0])
             if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
                 rows = np.arange(X.shape[0])
-            centers, _ = kmeans_plusplus(
-                X[rows],
-                self.n_clusters,
-                sample_weight=sample_weight[rows],
-                random_state=int(rng.integers(MAX_SEED)),
-            )
-            centers = centers.toarray() if sparse.issparse(centers) else centers
+            # its distances lose their digits far from zero; to centre a sparse matrix would fill it
+            near = X[rows] if sparse.issparse(X) else X[rows] - X[rows].mean(axis=0)
+            seed, weights = int(rng.integers(MAX_SEED)), sample_weight[rows]
+            _, chosen = kmeans_plusplus(near, self.n_clusters, sample_weight=weights, random_state=seed)
+            centers = X[rows[chosen]].toarray() if sparse.issparse(X) else X[rows[chosen]]
         else:
             centers = np.asarray(self.init)
             if centers.shape != (self.n_clusters, X.shape[1]):
@@ -235,6 +233,6 @@ class MiniBatchKMeans(CentersEstimator):
         return sampler
 
     def _finish(self, X, sample_weight):
-        self.labels_, distance = pairwise_distances_argmin_min(X, self.cluster_centers_)
-        self.inertia_ = float(sample_weight @ distance**2)
+        self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+        self.inertia_ = float(sample_weight @ sq_dist)
         return self

@@ -2,12 +2,11 @@
 
 import numpy as np
 from scipy.special import logsumexp, softmax
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from handful.checks import as_generator, check_integer, is_dask, over_chunks
 from handful.clustering.centers_estimator import CentersEstimator
-from handful.clustering.distances import dense_blocks, nearest_centers
+from handful.clustering.distances import dense_blocks, nearest_centers, sq_distances
 from handful.clustering.walk import walk_to_centers
 from handful.types import Table
 
@@ -36,7 +35,7 @@ class MixtureEstimator(CentersEstimator):
             return np.concatenate([self._walk(rows) for _, rows in dense_blocks(X, X.shape[0])])
         if self.covariance == "shared":
             return nearest_centers(X, self.cluster_centers_)[0]
-        return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
+        return self._likeliest(X)
 
     def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
@@ -77,6 +76,9 @@ class MixtureEstimator(CentersEstimator):
         rows = self.cluster_centers_[labels] + std * rng.standard_normal((n_samples, self.n_features_in_))
         return rows.astype(self.cluster_centers_.dtype), labels
 
+    def _likeliest(self, X):
+        return np.concatenate([joints.argmax(axis=1) for joints in self._log_joints(X)])
+
     def _walk(self, X):
         centers = self._to_frame(self.cluster_centers_)
         scaled = self._log_variance - 2 * np.log(self._unit)
@@ -96,4 +98,4 @@ class MixtureEstimator(CentersEstimator):
         step = max(1, SCORE_ENTRIES // len(centers))
         for _, block in dense_blocks(X, step):
             rows = (block.astype(np.float64) - self._shift) / self._unit
-            yield constant - 0.5 * euclidean_distances(rows, centers, squared=True) * np.exp(-scaled)
+            yield constant - 0.5 * sq_distances(rows, centers) * np.exp(-scaled)

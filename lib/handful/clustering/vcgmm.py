@@ -84,7 +84,7 @@ class VCGMM(MixtureEstimator):
     n_empty_ : int, clusters without points of their own: they have no weight, or the centre of another cluster
     converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
-    labels_ : int array, shape (n,), if `compute_labels`
+    labels_ : int array, shape (n,), what `predict` gives for the rows of the fit, if `compute_labels`
     inertia_ : float, weighted sum of the squared distances of all rows to their nearest centres, if `compute_labels`
 
     Examples
@@ -179,7 +179,7 @@ class VCGMM(MixtureEstimator):
         self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
             if lazy:
-                self.labels_ = over_chunks("rowwise")(self, "_nearest", X)
+                self.labels_ = self.predict(X)
             else:
                 self._keep_labels(*data)
         elif hasattr(self, "labels_"):
@@ -212,11 +212,10 @@ class VCGMM(MixtureEstimator):
         rows, _, counts = over_chunks("lightweight_rows")(chunks, self.coreset_size, rng)
         return rows, counts, chunks.n
 
-    def _nearest(self, X):
-        return nearest_centers(self._validate(X), self.cluster_centers_)[0]
-
     def _keep_labels(self, X, weights):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+        if self.covariance == "isotropic":
+            self.labels_ = self._likeliest(X)
         self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
 
     def _past_in_frame(self, statistics, old_unit, unit, width):

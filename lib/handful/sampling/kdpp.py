@@ -91,11 +91,13 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
 
 @njit(cache=True)
 def _log_det(X, indices, shift, L):
-    """log det(X_S X_S' + shift I) by Cholesky in the buffer `L`, shape (k * k,); -inf where it is singular."""
+    """log det(X_S X_S' + shift I) by Cholesky in the buffer `L`, shape (k * k,); -inf if it is singular or S no set."""
     k = indices.size
     total = 0.0
     for a in range(k):
         for b in range(a + 1):
+            if b < a and indices[a] == indices[b]:
+                return -np.inf
             entry = 0.0
             for j in range(X.shape[1]):
                 entry += X[indices[a], j] * X[indices[b], j]
@@ -208,6 +210,8 @@ class KDPP:
             raise ValueError(f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}.")
         shift = values[0] if values[0] > tolerance else 0.0
         kept = values - shift > tolerance
+        if not kept.any():  # a multiple of the identity: all sets are equally likely
+            return cls(np.zeros((len(L), 1)), k, shift=shift, random_state=random_state)
         factor = vectors[:, kept] * np.sqrt(values[kept] - shift)
         return cls(factor, k, shift=shift, random_state=random_state)
 
@@ -221,7 +225,10 @@ class KDPP:
         return chosen
 
     def log_prob(self, indices):
-        """log probability of drawing this set of k distinct points, int array of shape (k,). O(d k^2 + k^3)."""
+        """log probability of drawing this set of k points, int array of shape (k,). O(d k^2 + k^3).
+
+        It is -inf where a point is given twice.
+        """
         indices = _checked_set(indices, self.k, self.n)
         return float(_log_det(self._X, indices, self.shift, np.empty(self.k**2))) - self.log_normaliser
 
