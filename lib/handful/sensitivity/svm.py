@@ -47,8 +47,8 @@ class SVMCoreset(Selector):
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
     bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class. There are
     two classes; of several, choose for each against the rest, ``fit(X, y == label)``, or take another selector, such as
-    ``BilevelCoreset(Logistic())``. Of a CSR matrix the distances are taken from squared norms, and the bounds hold up to
-    their rounding only: standardise columns that are far from zero compared with their spread, or make the rows dense.
+    ``BilevelCoreset(Logistic())``. Of a CSR matrix the distances are taken from squared norms, and the bounds hold only
+    up to their rounding: standardise columns that are far from zero compared with their spread, or make the rows dense.
 
     Parameters
     ----------
