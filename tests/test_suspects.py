@@ -102,3 +102,11 @@ def test_misuse_of_suspects_is_named(noisy):
         suspects(GaussianMixture(2), X, y)
     with pytest.raises(ValueError, match="one class only"):
         suspects(Logistic(), X, np.zeros(60))
+
+
+def test_what_is_printed_names_the_most_suspect_rows_and_no_more_than_ten():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    found = suspects(Logistic(L2), X, X[:, 0] > 0, random_state=0)
+    assert f"40 rows, the most suspect first, with scores: {found.indices[0]} (" in repr(found)
+    assert repr(found).count("(") == 10

@@ -142,7 +142,8 @@ def compare(
     selectors : Selector, a list of them, or a dict of them by name; their `size` and `random_state` are set here
     estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its `fit`, or of the last
         step's if it is a Pipeline; an estimator without one trains on the chosen rows alone, which a warning says
-    X, y : the rows and their labels or targets, whatever the selectors and the estimator take
+    X, y : the rows and their labels or targets, whatever the selectors and the estimator take. Selectors read X as it
+        is given: scale its columns first, as a scaler in the estimator's pipeline does not reach them
     sizes : list of int, rows to choose; None takes 1, 2, 5 and 10 % of the training rows
     scoring : None for the estimator's own `score`, a name or a callable, as in scikit-learn
     seeds : int, how many; or a list of ints
@@ -177,12 +178,10 @@ def compare(
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.preprocessing import scale
     >>> from handful import KCenter
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = make_pipeline(StandardScaler(), LogisticRegression())
-    >>> found = compare(KCenter(), model, X, y, sizes=[20, 50], seeds=3, verbose=False)
+    >>> found = compare(KCenter(), LogisticRegression(), scale(X), y, sizes=[20, 50], seeds=3, verbose=False)
     >>> found.summary()["method"].unique().tolist()
     ['all rows', 'uniform', 'stratified', 'KCenter']
     """

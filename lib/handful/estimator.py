@@ -102,7 +102,7 @@ def check_takes_weights(estimator):
     """ValueError, with a way out, unless the estimator's `fit` takes `sample_weight`."""
     if has_fit_parameter(estimator, "sample_weight"):
         return
-    way_out = "choose an estimator that takes one."
+    way_out = "choose an estimator that takes one, or train it yourself on rows of BilevelCoreset.for_estimator."
     if hasattr(estimator, "steps"):
         way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
     raise ValueError(

@@ -203,6 +203,8 @@ def _list(args):
         print(f"{run.name:<36} {in_minutes(run.minutes):>5} min  {state:<10}  {', '.join(labels.get(run.name, ()))}")
     if args.name and len(runs) == 1:
         _list_parameters(runs[0].notebook)
+    elif args.name:
+        print(f"\nFor the parameters of one, name it alone: handful list {runs[0].name}")
     return 0
 
 

@@ -29,6 +29,11 @@ class Suspects:
     indices: np.ndarray
     scores: np.ndarray
 
+    def __repr__(self):
+        first = ", ".join(f"{i} ({self.scores[i]:.3g})" for i in self.indices[:10])
+        more = ", ..." if len(self.indices) > 10 else ""
+        return f"Suspects of {len(self.indices)} rows, the most suspect first, with scores: {first}{more}"
+
     def take(self, size, *data):
         """The `size` most suspect rows of each of `data`, in the type in which it came: a frame keeps its own index.
 
