@@ -229,7 +229,9 @@ def test_the_list_of_one_notebook_tells_its_parameters_so_that_run_can_be_given_
     capsys.readouterr()
     assert cli.main(["list", "demo"]) == 0
     first, second, _, hint = capsys.readouterr().out.splitlines()
-    assert first.startswith("demo/a") and second.startswith("demo/") and hint.endswith("handful list demo/a")
+    assert first.startswith("demo/a")
+    assert second.startswith("demo/")
+    assert hint.endswith("handful list demo/a")
     assert cli.main(["list", "nothing"]) == 2
     assert "no notebook matches 'nothing'" in capsys.readouterr().err
 
