@@ -168,6 +168,18 @@ def python_files():
     ]
 
 
+def test_benchmarks_import_names_that_are_there():
+    # no test runs the benchmarks
+    missing = set()
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in PACKAGES:
+                home, folder = importlib.import_module(node.module), node.module.replace(".", "/")
+                names = {alias.name for alias in node.names if f"{folder}/{alias.name}.py" not in SOURCES}
+                missing |= {(path.name, node.module, name) for name in names if not hasattr(home, name)}
+    assert missing == set()
+
+
 def code(notebook):
     """The code of a notebook without its magics."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
