@@ -25,10 +25,12 @@ def statistics(X, u, pivot, cuts):
     return state
 
 
-def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng, dtype):
     X = np.cumsum(rng.normal(size=(3 * lightweight.BLOCK + 17, 3)), axis=0)  # the first block is far from the mean
+    X = X.astype(dtype)
     u = rng.exponential(size=len(X))
-    q = textbook_probabilities(X, u)
+    q = textbook_probabilities(X.astype(float), u)
     indices, weights = lightweight_coreset(X, 500, rng=rng, sample_weight=u)
     draws = weights * 500 * q[indices] / u[indices]  # how often each row was drawn
     np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)

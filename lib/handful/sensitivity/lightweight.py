@@ -67,10 +67,18 @@ def block_shares(mass, sums, squares):
     return offset, scatter, 0.5 * mass / total + 0.5 * about_mean / scatter
 
 
+@njit(cache=True, nogil=True)
+def _sq_distances(X, center):
+    # From each row to the center. NumPy would copy the block in double precision and take twice as long.
+    distances = np.empty(X.shape[0])
+    for i in range(X.shape[0]):
+        distances[i] = sq_distance(X[i], center)
+    return distances
+
+
 def _draw_in_block(X, u, center, mass_rate, scatter_rate, position):
     # The rows at ascending positions in [0, 1) along the cumulated probabilities of the block, and their shares of it.
-    Y = X - center
-    q = u * (mass_rate + scatter_rate * np.einsum("ij,ij->i", Y, Y))
+    q = u * (mass_rate + scatter_rate * _sq_distances(X, center))
     edges = np.cumsum(q)
     # Rounding may carry a position past the last row of positive probability.
     last = np.searchsorted(edges, edges[-1], side="left")
