@@ -99,7 +99,8 @@ class Bench:
         lines += [
             "",
             *(line for note in self.notes for line in (note, "")),
-            "One thread; medians of interleaved runs; the counts and all seconds are in the JSON beside this.",
+            "One thread; medians of interleaved runs. The counts and all seconds are in "
+            f"`benchmarks/results/{self.name}.json`.",
             "",
         ]
         provenance.write_atomically(RESULTS / f"{self.name}.json", json.dumps(record, indent=1) + "\n")

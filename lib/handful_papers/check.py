@@ -10,6 +10,7 @@ from handful_papers.kept import RECORD, result_files
 from handful_papers.notebooks import PROFILES, find_notebooks, plan
 from handful_papers.record import read_record
 from handful_papers.rejudge import rejudge
+from handful_papers.slim import same_prose
 
 COMMITTED = ("laptop", "paper")
 # What `rejudge` raises; of a column that older rows lack, `rows["batch"]` and `rows.batch` raise different errors.
@@ -70,6 +71,8 @@ def check(figures, notebooks):
                 wrong.append(f"{where}: its claims are not what its rows give: handful report --judge")
         except NOT_JUDGED as error:
             wrong.append(f"{where}: its claims cannot be judged: {error}")
+        if not all(same_prose(*pair) for pair in _copies(path, notebooks)):
+            wrong.append(f"{where}: its executed notebook has an older text: handful report --judge")
     wrong += [f"claim {id} stands in {count} records of profile {p}" for (id, p), count in seen.items() if count > 1]
     return wrong
 
@@ -87,8 +90,12 @@ def stale(figures, notebooks):
     return found
 
 
-def judge_all_records(figures):
-    """Judge every record of a folder again from its rows.
+def judge_all_records(figures, notebooks):
+    """Judge every record of a folder again from its rows, and put the notebooks' text into their executed copies.
+
+    Parameters
+    ----------
+    figures, notebooks : pathlib.Path, the checkout's folders
 
     Returns
     -------
@@ -99,7 +106,8 @@ def judge_all_records(figures):
     for path in (p for profile in PROFILES for p in sorted((Path(figures) / profile).glob("*/*.json"))):
         name = f"{path.parents[1].name}/{path.parent.name}/{path.stem}"
         try:
-            changed += [name] if not rejudge(path, write=True) else []
+            same = [rejudge(path, write=True), *(same_prose(*pair, write=True) for pair in _copies(path, notebooks))]
+            changed += [] if all(same) else [name]
         except NOT_JUDGED as error:
             failed.append(f"{name}: its claims cannot be judged, run it again: {error}")
     return changed, failed
@@ -107,6 +115,12 @@ def judge_all_records(figures):
 
 def _records(figures):
     return sorted(p for profile in COMMITTED for p in (Path(figures) / profile).glob("*/*.json"))
+
+
+def _copies(path, notebooks):
+    """The committed copy of a record's executed notebook and the notebook, where there are both: a list of a pair."""
+    pair = path.with_suffix(".ipynb"), Path(notebooks) / path.parent.name / f"{path.stem}.ipynb"
+    return [pair] if all(file.is_file() for file in pair) else []
 
 
 def _shape(record, path):

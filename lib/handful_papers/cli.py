@@ -30,7 +30,7 @@ def add_commands(commands):
         choices=PROFILES,
         default="quick",
         help="how much of the papers: quick (small data, minutes; the default), laptop (the papers' data, "
-        "fewer seeds), paper (the papers' protocol; a GPU or a night)",
+        "fewer seeds; a day on two cores), paper (the papers' protocol; weeks, and a GPU for some)",
     )
     reproduce.add_argument(
         "--only",
@@ -67,17 +67,28 @@ def add_commands(commands):
     words = "list the notebooks: what they make, minutes, whether up to date; of one, its parameters"
     listing = commands.add_parser("list", help=words, description=f"{words[0].upper()}{words[1:]}.")
     listing.add_argument(
-        "name", nargs="?", metavar="NAME", help="the notebooks whose name holds this; the parameters, if there is one"
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="lists the notebooks whose name contains this; if it is only one, its parameters",
     )
-    listing.add_argument("--profile", choices=PROFILES, default="quick", help="whose minutes; parameters are of all")
+    listing.add_argument(
+        "--profile", choices=PROFILES, default="quick", help="for the minutes; parameters are shown for all profiles"
+    )
     listing.set_defaults(run=_list)
 
     report = commands.add_parser("report", help="build figures/index.html from the results that are there")
     report.add_argument(
-        "--check", action="store_true", help="fail on committed records that do not vouch for themselves"
+        "--check",
+        action="store_true",
+        help="fail if a committed record is incomplete, its code is in no commit, or its rows do not give its claims",
     )
     report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
-    report.add_argument("--judge", action="store_true", help="judge the claims of all records again from their rows")
+    report.add_argument(
+        "--judge",
+        action="store_true",
+        help="judge all claims again from the rows, and update the texts of executed notebooks",
+    )
     report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
@@ -239,7 +250,7 @@ def _report(args):
 def _judge():
     from handful_papers.check import judge_all_records
 
-    changed, failed = judge_all_records(provenance.output_root())
+    changed, failed = judge_all_records(provenance.output_root(), _checkout() / "notebooks")
     print(*failed, sep="\n", end="\n" * bool(failed))
     print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
     return not failed

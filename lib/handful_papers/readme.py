@@ -25,7 +25,7 @@ def tally_section(*, figures, profiles=COMMITTED):
         f"Of {len(papers)} claims of four papers, {tally_text(tally(papers))}. "
         f"Of {len(own)} further claims of our own (extensions and controls), {tally_text(tally(own))}.",
         "",
-        "| paper | what it gives | its claims | data of our runs |",
+        "| paper | what it gives | its claims | items, by the data of our runs |",
         "|---|---|---|---|",
     ]
     for paper in catalogue():

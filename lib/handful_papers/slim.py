@@ -4,6 +4,9 @@ import base64
 import io
 import json
 import re
+from pathlib import Path
+
+from handful_papers.provenance import write_atomically
 
 LIMIT = 150_000  # bytes of all outputs together; code hosts refuse to render much more
 _COLOURS = 64  # of a picture in a notebook; the figures beside it have all
@@ -37,6 +40,34 @@ def slim(text, *, limit=LIMIT):
         note = f"An output of {_size(largest) / 1000:,.0f} kB is left out here; a run of this notebook shows it.\n"
         largest.clear()
         largest |= {"output_type": "stream", "name": "stdout", "text": [note]}
+    return _to_json(notebook)
+
+
+def same_prose(copy, source, *, write=False):
+    """Whether the text cells of an executed copy are those of its notebook.
+
+    Text may be mended after a run. A copy with other cells than the notebook counts as the same: it needs a new run.
+
+    Parameters
+    ----------
+    copy, source : paths of the executed copy and of the notebook
+    write : whether to put the notebook's text into the copy where it differs
+    """
+    executed, notebook = (json.loads(Path(path).read_text(encoding="utf-8")) for path in (copy, source))
+    cells = [c for c in executed["cells"] if "injected-parameters" not in c["metadata"].get("tags", [])]
+    if [c["cell_type"] for c in cells] != [c["cell_type"] for c in notebook["cells"]]:
+        return True
+    same = True
+    for cell, original in zip(cells, notebook["cells"]):
+        text = "".join(original["source"])
+        if cell["cell_type"] == "markdown" and "".join(cell["source"]) != text:
+            cell["source"], same = text.splitlines(keepends=True), False
+    if write and not same:
+        write_atomically(copy, _to_json(executed))
+    return same
+
+
+def _to_json(notebook):
     return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

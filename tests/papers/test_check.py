@@ -44,10 +44,26 @@ def test_judging_again_names_a_record_that_cannot_be_read_and_goes_on_with_the_o
     rows = figures / f"{NAME}.csv"
     header, rest = rows.read_text().split("\n", 1)
     rows.write_text(header.replace(column, "unknown") + "\n" + rest)
-    changed, failed = judge_all_records(figures)
+    changed, failed = judge_all_records(figures, ROOT / "notebooks")
     assert changed == ["quick/bico/fig13_merge_reduce"]
     assert [sentence.split(": its")[0] for sentence in failed] == [NAME]
     assert f"{NAME}.json: its claims cannot be judged" in "\n".join(check(figures, ROOT / "notebooks"))
+
+
+def test_text_that_was_mended_after_the_run_is_missed_in_the_executed_copy_and_put_there(figures):
+    copy = figures / f"{NAME}.ipynb"
+    notebook = json.loads(copy.read_text())
+    texts = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
+    before, texts[-1]["source"] = "".join(texts[-1]["source"]), "An older text."
+    copy.write_text(json.dumps(notebook))
+    wrong = [f"{NAME}.json: its executed notebook has an older text: handful report --judge"]
+    assert check(figures, ROOT / "notebooks") == wrong
+    assert judge_all_records(figures, ROOT / "notebooks") == ([NAME], [])
+    assert check(figures, ROOT / "notebooks") == []
+    mended = json.loads(copy.read_text())
+    assert ["".join(c["source"]) for c in mended["cells"] if c["cell_type"] == "markdown"][-1] == before
+    for cell, old in zip(mended["cells"], notebook["cells"]):  # what ran stays
+        assert cell["cell_type"] == "markdown" or cell == old
 
 
 # Made before their code was committed; a run at laptop empties this.
