@@ -1,12 +1,15 @@
 """What all tests share: few threads, no deadlines, and an order in which quick failures show first."""
 
 import os
+import random
+import sys
 
 # Before numpy is imported: many threads on tiny arrays only wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # two, so that tests can compare one thread with two
 
+import numpy as np  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 # The first example may compile with numba, so time says nothing; what CI finds must be found again.
@@ -20,3 +23,11 @@ def pytest_collection_modifyitems(items):
     """The project's own rules first, real data and whole notebooks last, the rest by name between them."""
     order = {name: i - len(FIRST) for i, name in enumerate(FIRST)} | {name: 1 + i for i, name in enumerate(LAST)}
     items.sort(key=lambda item: order.get(item.path.stem, 0))
+
+
+def pytest_runtest_setup():
+    """The same global random states for each test, whichever tests its worker ran before: a failure can be repeated."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 (the global state is meant)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
