@@ -87,7 +87,7 @@ class Generative(Recovery):
 
     Minimises ``|A (x - G(z))|^2 + l2 |z|^2`` over z by damped Gauss-Newton steps (Levenberg and Marquardt), with a
     damping for each signal, from z = 0 or the codes of an earlier call. The scores take the Gauss-Newton Hessian of
-    each signal.
+    each signal. Choose measurements for it with ``rule="linear"`` (see `MeasurementSelector`).
 
     Parameters
     ----------
