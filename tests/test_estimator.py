@@ -105,6 +105,29 @@ def test_routed_metadata_reach_the_estimator_for_the_chosen_rows():
         model.fit(X, y, groups=X[:, 0])
 
 
+class Validated(BaseEstimator, ClassifierMixin):
+    """Takes validation data as scikit-learn and as gradient boosting libraries do."""
+
+    def fit(self, X, y, sample_weight=None, eval_set=None, X_val=None, groups=None):
+        self.got_ = {"eval_set": eval_set, "X_val": X_val, "groups": groups}
+        return self
+
+
+@pytest.mark.parametrize("groups", [X[:, 0], list(X[:, 0]), tuple(X[:, 0]), pd.Series(X[:, 0], index=range(7, 407))])
+def test_validation_data_reach_the_estimator_whole(groups):
+    held_out = [(X[:50], y[:50]), (X[50:80], y[50:80])]
+    with config_context(enable_metadata_routing=True):
+        inner = Validated().set_fit_request(eval_set=True, X_val=True, groups=True)
+        model = CoresetEstimator(KCenter(7, random_state=0), inner)
+        model.fit(X, y, eval_set=held_out, X_val=X[::-1], groups=groups)  # as many rows as X, and yet not its rows
+        got = model.estimator_.got_
+        assert got["eval_set"] is held_out
+        np.testing.assert_array_equal(got["X_val"], X[::-1])
+        np.testing.assert_array_equal(got["groups"], X[model.selector_.indices_, 0])
+        alone = CoresetEstimator(KCenter(1, random_state=0), inner).fit(X[:1], y[:1], eval_set=held_out[:1])
+        assert alone.estimator_.got_["eval_set"][0] is held_out[0]  # one set, one row: still not its rows
+
+
 def test_partial_fit_trains_on_a_coreset_of_each_chunk():
     inner = SGDClassifier(random_state=0, average=True)
     model = CoresetEstimator(BilevelCoreset(size=30, random_state=0), inner)

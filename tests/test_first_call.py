@@ -1,10 +1,12 @@
 """The first call: the line that says so, bars, and Ctrl-C in what takes long."""
 
 import gc
+import pkgutil
 import subprocess
 import sys
 import types
 
+import handful
 import numpy as np
 import pytest
 from handful import MergeReduce, SVMCoreset, UniformCoreset
@@ -73,6 +75,23 @@ def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():
     )
     code = f"import sys, handful; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+ROOMS = [m.name for m in pkgutil.iter_modules(handful.__path__) if m.ispkg and m.name != "distributed"]  # needs dask
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_is_there_once_handful_is_imported(room):
+    assert room in dir(handful)
+    code = f"import handful, sys; print(handful.{room}.__name__, 'torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.split() == [f"handful.{room}", "False"], ran.stderr
+
+
+def test_what_is_not_there_is_said_to_be_missing():
+    with pytest.raises(AttributeError, match="module 'handful' has no attribute 'coresets'"):
+        handful.coresets  # noqa: B018
+    assert not hasattr(handful, "_room")
 
 
 @pytest.mark.parametrize(

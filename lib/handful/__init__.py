@@ -7,6 +7,7 @@ from handful.clustering import VCGMM
 from handful.comparison import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
+from handful.lazy import lazy_names
 from handful.resampling import CoresetSampler, WeightedFit
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
@@ -36,3 +37,14 @@ __all__ = [
     "WeightedFit",
     "compare",
 ]
+
+# So that `handful.data.load` works after `import handful` alone. Not `distributed`, which needs dask.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "active": "handful.active",
+        "continual": "handful.continual",
+        "data": "handful.data",
+        "dictionary": "handful.dictionary",
+    },
+)

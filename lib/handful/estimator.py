@@ -1,6 +1,7 @@
 """`CoresetEstimator`: an estimator that trains on the rows that a selector chooses."""
 
 import os
+from collections.abc import Mapping, Sized
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from handful.checks import MAX_SEED, as_generator, check_sample_weight, is_dask,
 from handful.coreset import check_selector, choose, take_rows
 from handful.types import Seed, Table
 
+VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
 
 
@@ -156,7 +158,8 @@ class CoresetEstimator(Delegate):
         ----------
         X, y, sample_weight : as the selector takes them
         **params : what selector and estimator have requested, with scikit-learn's metadata routing enabled; the
-            estimator gets the chosen rows of what has one entry a row
+            estimator gets the chosen rows of what has one entry a row, and validation data as they are: lists of
+            arrays (`eval_set`) and what scikit-learn calls `X_val`, `y_val` and `sample_weight_val`
 
         Raises
         ------
@@ -259,8 +262,18 @@ def _select(selector, X, y, sample_weight, options):
 
 
 def _chosen(options, X, indices):
-    # What has an entry a row goes with its rows.
+    # What has an entry a row goes with its rows; validation data do not, however many they are.
+    n = _entries(X)
     return {
-        name: take_rows(value, indices) if np.shape(value)[:1] == np.shape(X)[:1] else value
+        name: take_rows(value, indices) if name not in VALIDATION and _entries(value) == n else value
         for name, value in options.items()
     }
+
+
+def _entries(value):
+    # Rows of an array, a frame or a list; None for what has none, as the list of arrays that an `eval_set` is.
+    if hasattr(value, "shape"):
+        return value.shape[0] if value.shape else None
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sized):
+        return None
+    return None if any(isinstance(v, tuple) or getattr(v, "shape", ()) for v in value) else len(value)

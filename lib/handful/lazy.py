@@ -1,4 +1,4 @@
-"""Names of a package that need torch, which is imported when one of them is asked for."""
+"""Names of a package that are imported when one of them is asked for: they need torch, or time."""
 
 import sys
 from pkgutil import resolve_name
@@ -10,13 +10,15 @@ def lazy_names(package, homes):
     Parameters
     ----------
     package : str, the package's `__name__`
-    homes : dict of str, the module that defines each of these names, such as {"VCL": "handful.continual.vcl"}
+    homes : dict of str, the module that defines each of these names, such as {"VCL": "handful.continual.vcl"}; for a
+        name that is itself a module of the package, that module: {"data": "handful.data"}
     """
 
     def __getattr__(name):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return resolve_name(f"{homes[name]}:{name}")
+        home = homes[name]
+        return resolve_name(home if home == f"{package}.{name}" else f"{home}:{name}")
 
     def __dir__():
         return sorted({*vars(sys.modules[package]), *homes})
