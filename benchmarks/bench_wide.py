@@ -1,4 +1,4 @@
-"""Wide, sparse and small data: sparse text, every number of features, kernel features, streams, small clusterings.
+"""Wide, sparse and small data: sparse text, every number of features, kernel features, small clusterings.
 
 Medians of CPU seconds, taken in turns: neighbours on the machine change them less than the clock's.
 """
@@ -15,12 +15,10 @@ from bench_bilevel import products
 from bench_multiclass import coreset as multinomial_coreset
 from bench_multiclass import features
 from bench_svm import documents
-from handful import VCGMM, BilevelCoreset, Logistic, UniformCoreset
-from handful.bilevel import Forward
+from handful import VCGMM, BilevelCoreset, Logistic
 from handful.bilevel.numerics import multinomial, newton
 from handful.bilevel.selections import linear
 from handful.clustering import distances, moves, vcgmm_kernels
-from handful.streaming import MergeReduce
 from handful_papers.bico import binary_logistic
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import Nystroem
@@ -174,58 +172,6 @@ def kernel_features(bench):
         bench.value("RBF features, 20,000 x 300", f"{weighting} weights, m = 200", seconds, unit="s of a core", bar=bar)
 
 
-def stream_sets(n=10_000):
-    """Cases of rows, labels: the first half comes in a stream, the second is new."""
-    for d in (10, 50):
-        yield f"d = {d}", *normal(2 * n, d, np.random.default_rng(d))
-    for name in ("phishing", "credit_default", "htru2"):
-        data = binary_logistic.prepare(name, seed=0)
-        even = min(2 * n, len(data.y) // 2 * 2)
-        yield name, data.X[:even].astype(np.float64), data.y[:even]
-
-
-def streams(bench, n_seeds=3):
-    """Rows a second of the tree, and the loss on new rows of a model trained on its root, less that with all rows."""
-    selectors = {
-        "linear": BilevelCoreset(PROBLEM, rule="linear"),
-        "quadratic": BilevelCoreset(PROBLEM),
-        "quadratic, Forward(batch_size=5)": BilevelCoreset(PROBLEM, strategy=Forward(5)),
-        "quadratic, Forward(batch_size=10)": BilevelCoreset(PROBLEM, strategy=Forward(10)),
-        "uniform": UniformCoreset(),
-    }
-    points = []
-    for case, X, y in stream_sets():
-        (X, X_new), (y, y_new), n = np.split(X, 2), np.split(y, 2), len(y) // 2
-
-        def loss(rows, targets, weights, X_new=X_new, y_new=y_new, n=n):
-            model = LogisticRegression(C=1 / (PROBLEM.l2 * n), max_iter=1000).fit(rows, targets, sample_weight=weights)
-            return np.logaddexp(0, -np.where(y_new == 1, 1, -1) * model.decision_function(X_new)).mean()
-
-        full = loss(X, y, None)
-        for name, selector in selectors.items():
-            seconds, excess = [], []
-            for seed in range(n_seeds + 1):
-                start = time.process_time()
-                stream = MergeReduce(selector, random_state=seed).fit(X, y)
-                seconds.append(time.process_time() - start)
-                excess.append(loss(*stream.rows()) - full)
-            bar = 40_000 if selector is not selectors["uniform"] else None
-            speed = n / statistics.median(seconds[1:])
-            bench.value(f"MergeReduce, {case}", name, speed, unit="rows/s of a core", bar=bar, direction=">=")
-            bench.value(f"MergeReduce, {case}", f"{name}: excess loss", np.mean(excess), unit="on new rows")
-        work = inner_work(lambda X=X, y=y: MergeReduce(selectors["quadratic"], random_state=0).fit(X, y).rows())
-        problems = work["problems"]
-        points.append(
-            f"{n:,} rows of {case} are {problems:,} points chosen, one inner problem and "
-            f"{work['steps'] / problems:.1f} Newton steps each, which take {1e6 * work['seconds'] / problems:.0f} of "
-            f"the {1e6 * n / 40_000 / problems:.0f} microseconds that 40,000 rows/s leave for a point"
-        )
-    bench.note(
-        f"Streams by the quadratic rule: {'; '.join(points)}. Arrays have at most 1,000 rows, so that a point costs "
-        "calls, not operations."
-    )
-
-
 def clustering(bench, repeats=7):
     rng = np.random.default_rng(0)
     for n, d, k in ((300, 2, 5), (1000, 5, 10), (2000, 20, 20), (5000, 10, 50)):
@@ -262,7 +208,6 @@ def main():
     several_classes(bench)
     steps(bench)
     kernel_features(bench)
-    streams(bench)
     clustering(bench)
     bench.write(l2=PROBLEM.l2, data="generated, and the sets named")
 
