@@ -217,8 +217,8 @@ def real_data(bench):
     against_peers(bench, f"cod-rna, {len(rna):,} x {rna.shape[1]}, C = 500", rna, arms, bars)
 
 
-def greedy_labels(bench, X):
-    """Labels by a walk over the neighbourhoods: what it misses and saves."""
+def greedy_labels(bench, X, kind):
+    """Labels by a walk over the neighbourhoods, of rows of some kind: what it misses and saves."""
     for n_clusters in (2000, 8000):
         options = dict(
             init="afkmc2", algorithm=TruncatedEM(start="nearest"), max_iter=20, compute_labels=False, random_state=0
@@ -230,7 +230,7 @@ def greedy_labels(bench, X):
         clock.append(time.process_time())
         greedy = model.predict(X, greedy=True)
         clock.append(time.process_time())
-        case = f"labels, {len(X):,} x {X.shape[1]}, C = {n_clusters:,}"
+        case = f"labels, {len(X):,} x {X.shape[1]} {kind}, C = {n_clusters:,}"
         error = ((X - model.cluster_centers_[greedy]) ** 2).sum(dtype=np.float64) / sq_dist.sum()
         bench.value(case, "greedy: rows at another centre", 100 * np.mean(greedy != exact), unit="%")
         bench.value(case, "greedy: error", error, unit="x exact")
@@ -248,7 +248,8 @@ def main():
     iterations(bench, X[: 1 << 16])
     passes(bench, X[: 1 << 17], X[:2000].copy())
     real_data(bench)
-    greedy_labels(bench, X[:100_000])
+    greedy_labels(bench, X[:100_000], "in clusters")
+    greedy_labels(bench, np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32), "of one normal law")
     many_points(bench, X)
     # One run of each arm against the peers: CPU seconds, which neighbours hardly change
     bench.write(load_average=[load, os.getloadavg()[0]], runs="one of each arm; iterations and passes: five turns")

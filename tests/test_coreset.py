@@ -250,10 +250,13 @@ def test_regressors_clusterers_transformers_and_sparse_data():
     )
 
 
-@pytest.mark.parametrize("estimator", [KNeighborsClassifier(), PCA()])
-def test_an_estimator_that_would_drop_the_weights_is_refused(estimator):
+@pytest.mark.parametrize(
+    ("estimator", "way_out"),
+    [(KNeighborsClassifier(), "BilevelCoreset.for_estimator"), (PCA(), "rows that the selector")],
+)
+def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out):
     X, y = spam()
-    with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight"):
+    with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
 
 

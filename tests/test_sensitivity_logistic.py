@@ -45,6 +45,22 @@ def test_sensitivities_are_the_lemmas_point_by_point(n_clusters, radius, weighte
     assert (fast <= weights.sum() / weights + 1e-9).all()
 
 
+@pytest.mark.parametrize("label", [-1, 1])
+def test_rows_of_one_class_are_drawn_by_their_bound(label):
+    """As `fit` draws them when one row of the other class, whose weight is next to none, stands beside them."""
+    X, _ = signed(60)
+    X = X[:, :2]
+    weights = np.linspace(1, 5, 60)
+    options = {"size": 200, "n_clusters": 1, "radius": 2.0}
+    indices, drawn = LogisticSensitivity(**options).select_one_class(X, weights, np.random.default_rng(0))
+    both = LogisticSensitivity(**options, random_state=np.random.default_rng(0))
+    y = np.append(np.full(60, label), -label)
+    both.fit(np.vstack([X, X.mean(0)]), y, sample_weight=np.append(weights, 1e-12))
+    np.testing.assert_array_equal(indices, both.indices_)
+    np.testing.assert_allclose(drawn, both.weights_, rtol=1e-9)
+    assert len(np.unique(drawn / weights[indices])) > 20  # by bounds that differ, not uniformly
+
+
 def largest_share(Z, weights, n, radius, rng):
     # sup over |theta| <= radius of U loss_n / sum_m u_m loss_m, from several starts; the ball is an image of all space
     def negative(t):

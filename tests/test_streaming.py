@@ -3,7 +3,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, LeastSquares
+from handful import BilevelCoreset, LeastSquares, LogisticSensitivity
 from handful.baselines import UniformCoreset
 from handful.coreset import Selector
 from handful.data.synthetic import pathological
@@ -167,10 +167,11 @@ def test_a_file_larger_than_the_memory_allowed_passes_through(tmp_path):
     assert peak < 2e6
 
 
-def test_a_stream_sorted_by_class_works(rng):
+@pytest.mark.parametrize("selector", [SVMCoreset(), LogisticSensitivity()])
+def test_a_stream_sorted_by_class_works(rng, selector):
     X, y = make(rng, 2000)
     order = np.argsort(y, kind="stable")
-    stream = MergeReduce(SVMCoreset(), size=60, leaf_size=100, random_state=0)
+    stream = MergeReduce(selector, size=60, leaf_size=100, random_state=0)
     stream.partial_fit(X[order[:300]], y[order[:300]])
     assert len(stream.coreset_) <= 60  # one class so far
     stream.partial_fit(X[order[300:]], y[order[300:]])

@@ -102,6 +102,9 @@ def test_misuse_of_suspects_is_named(noisy):
         suspects(GaussianMixture(2), X, y)
     with pytest.raises(ValueError, match="one class only"):
         suspects(Logistic(), X, np.zeros(60))
+    for rule in ("loss", "influence"):
+        with pytest.raises(ValueError, match="class 'rare' has one row"):
+            suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]), rule=rule)
 
 
 def test_what_is_printed_names_the_most_suspect_rows_and_no_more_than_ten():

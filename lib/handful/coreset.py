@@ -29,8 +29,9 @@ class Coreset:
     Attributes
     ----------
     indices : int array, shape (m,); rows of the data set, in the order in which they were chosen
-    weights : float array, shape (m,); they estimate sums over the whole data set, so they add up to
-        about its number of rows (or to the sum of its ``sample_weight``)
+    weights : float array, shape (m,), to train with: they add up to about the number of rows of the data set (or to the
+        sum of its ``sample_weight``). Those of rows drawn at random also estimate any other sum over the data set
+        without bias; those of rows that were chosen do not, such as the shares of the classes
 
     Raises
     ------

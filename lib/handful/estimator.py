@@ -104,7 +104,9 @@ def check_takes_weights(estimator):
     """ValueError, with a way out, unless the estimator's `fit` takes `sample_weight`."""
     if has_fit_parameter(estimator, "sample_weight"):
         return
-    way_out = "choose an estimator that takes one, or train it yourself on rows of BilevelCoreset.for_estimator."
+    way_out = "choose an estimator that takes one, or train it yourself on the rows that the selector takes."
+    if hasattr(estimator, "predict"):
+        way_out = "choose an estimator that takes one, or train it yourself on rows of BilevelCoreset.for_estimator."
     if hasattr(estimator, "steps"):
         way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
     raise ValueError(

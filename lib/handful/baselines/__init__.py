@@ -3,8 +3,8 @@
 `UniformCoreset`, `StratifiedCoreset`, `KMeansPlusPlus`, `KCenter` and `ForgettingEvents` take the data themselves. The
 others take, as `X`, what a trained network makes of the rows, which `handful.continual.network_views` computes: losses
 for `Hardest`, logits for `MaxEntropy`, embeddings or gradients for `Herding`, `ICaRL` and `FRCL` (`KMeansPlusPlus` and
-`KCenter` take these, too). The first k rows that these choose are what they would choose for size k, which replay
-memories rely on.
+`KCenter` take these, too). Each gives its rows in the order in which they count, which replay memories rely on: the
+first k rows are what it would choose for size k. For `FRCL`, which exchanges rows, they are only the best k of its m.
 """
 
 from handful.baselines.centers import KCenter, KMeansPlusPlus, farthest_first

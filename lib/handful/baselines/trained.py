@@ -1,6 +1,7 @@
 """Baselines that look at what a trained network makes of the rows: losses, predictions, embeddings or gradients.
 
-Each takes that as `X`; `handful.continual.network_views` computes it. The first k rows are the selection of k.
+Each takes that as `X`; `handful.continual.network_views` computes it. The first k rows are the selection of k, and for
+`FRCL`, which exchanges rows, the best k of its m.
 """
 
 import numpy as np

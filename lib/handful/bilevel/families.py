@@ -33,7 +33,10 @@ class Way:
 
 
 def linear(estimator, n):
-    """The estimator's own problem: its penalty for n rows, where it tells one, and optimised weights."""
+    """The estimator's own problem: its penalty for n rows, where it tells one, and optimised weights.
+
+    An `alpha` counts as that of `Ridge`, beside the sum of losses, or as that of `SGDClassifier`, beside their mean.
+    """
     given = estimator.get_params()
     inverse, alpha = given.get("C"), given.get("alpha")
     if isinstance(inverse, Real):

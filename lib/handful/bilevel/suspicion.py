@@ -75,7 +75,7 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     Raises
     ------
     ValueError
-        for bad options, and for rows that the problem refuses
+        for bad options, a class of one row, and rows that the problem refuses
     TypeError
         for anything that is no Problem, and "loss" with another than Logistic or LeastSquares
 
@@ -103,6 +103,11 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     check_magnitude(getattr(X, "data", X) if hasattr(X, "tocsr") else X, "X", X.dtype)
     check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
     problem.encode(y)  # refuses what cannot be trained on
+    if problem.classifies:
+        labels, counts = np.unique(y, return_counts=True)
+        if counts.min() < 2:
+            label = labels[counts.argmin()].item()
+            raise ValueError(f"class {label!r} has one row: a model trained without it cannot judge it. Leave it out.")
     rng = as_generator(random_state)
     folds = (StratifiedKFold if problem.classifies else KFold)(
         n_folds, shuffle=True, random_state=int(rng.integers(MAX_SEED))

@@ -24,8 +24,8 @@ class MixtureEstimator(CentersEstimator):
         X : array or memory map, shape (n, d); of a dask array, frame or bag the result is a dask array, as it
             is of `predict_proba`, `transform` and `score_samples`
         greedy : bool, begin at the centre that an inverted file finds and walk on over the neighbourhoods of the fit:
-            about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. One
-            or two rows in a hundred end at another centre nearby.
+            about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. Of
+            rows that lie in clusters, one or two in a hundred end at another centre; without clusters, a fifth may.
         """
         check_is_fitted(self)
         if is_dask(X):

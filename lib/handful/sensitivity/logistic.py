@@ -1,5 +1,7 @@
 """Sensitivity coresets for logistic regression."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
@@ -7,7 +9,7 @@ from sklearn.utils import ClassifierTags
 
 from handful.checks import MAX_SEED, check_integer, check_number, signed_labels
 from handful.coreset import Selector
-from handful.types import Seed
+from handful.types import Seed, Table
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -101,9 +103,20 @@ class LogisticSensitivity(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
+        return self._draw(X, signed_labels(y, "logistic regression")[1], sample_weight, rng)
+
+    def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
+        """A coreset of rows of one class, for a part of a stream: the bound asks for no second one.
+
+        Returns
+        -------
+        indices, weights : as `indices_` and `weights_`
+        """
+        return self._draw(X, np.ones(X.shape[0]), sample_weight, rng)
+
+    def _draw(self, X, sign, sample_weight, rng):
         check_integer("n_clusters", self.n_clusters)
         check_number("radius", self.radius, above=0)
-        sign = signed_labels(y, "logistic regression")[1]
         present = np.flatnonzero(sample_weight)
         ones = np.ones((X.shape[0], 1))
         if sparse.issparse(X):

@@ -20,7 +20,7 @@ class MergeReduce(StreamMemory):
     Parameters
     ----------
     selector : Selector, such as `SVMCoreset`; its own `size` and `random_state` are not used
-    size : int; rows of a node, so of the coreset
+    size : int; the most rows of a node, so of the coreset, which with `n_slots` is several nodes
     leaf_size : int; rows of a leaf. A leaf of at most `size` rows is kept as it is
     n_slots : None for the binary tree; or the number of nodes that are kept side by side, their union being the
         coreset, by Algorithm 3 of "Data Summarization via Bilevel Optimization" (2024): when a leaf finds no free slot,
