@@ -25,7 +25,7 @@ class MixtureEstimator(CentersEstimator):
             is of `predict_proba`, `transform` and `score_samples`
         greedy : bool, begin at the centre that an inverted file finds and walk on over the neighbourhoods of the fit:
             about 5 sqrt(C) + 50 distances for each row instead of C, worth it from several thousand clusters on. Of
-            rows that lie in clusters, one or two in a hundred end at another centre; without clusters, a fifth may.
+            rows that lie in clusters, one or two in a hundred end at another centre; without clusters a third may.
         """
         check_is_fitted(self)
         if is_dask(X):
