@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 SIZE, SEEDS, CHUNK = 100, range(5), 1000
 PROBLEM = Logistic(l2=1e-2)
-WEAK = Logistic(l2=1e-3)  # a rare class needs a weaker penalty: with 1e-2 all rows do hardly better than its share
+WEAK = Logistic(l2=1e-3)  # for the streams with a rare class
 SELECTORS = {
     "linear": {"rule": "linear"},
     "quadratic": {},
