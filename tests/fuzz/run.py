@@ -189,7 +189,7 @@ all that is random in it.
 
 {total["done"]:,} inputs for {len(states)} classes and functions: {total["worked"]:,} worked, {total["refused"]:,} were refused by name, {surprises} surprised.
 
-| class or function | tried | worked | clear error | surprise |
+| class or function | tried | worked | refused | surprised |
 |---|---|---|---|---|
 """
     text += "\n".join(rows) + "\n"
