@@ -6,7 +6,7 @@ import numpy as np
 from tqdm import tqdm
 
 from handful import baselines, bilevel, clustering, sampling, sensitivity, streaming, svm
-from handful.dictionary import L2, MeasurementSelector, gaussian_atoms
+from handful.dictionary import L1, L2, MeasurementSelector, gaussian_atoms
 
 
 def _fits(dtype):
@@ -18,8 +18,9 @@ def _fits(dtype):
     large = np.zeros((1 << 16, 65), dtype=dtype)  # from 2^22 entries on, passes run in several threads
     large[:300, :6] = X
     many = rng.normal(size=(3000, 6)).astype(dtype)  # more rows and clusters than numpy handles without a kernel
-    kept = many.view()
-    kept.flags.writeable = False  # as those of a memory map or a frame are: another signature to numba
+    kept, frame, wide_frame = many.view(), np.asfortranarray(X), np.asfortranarray(large)
+    for data in (kept, frame, wide_frame):  # of a memory map, of pandas' frames: other signatures to numba
+        data.flags.writeable = False
 
     def fit(selector, *targets, data=X, **options):
         return lambda: selector.set_params(size=20, random_state=0).fit(data, *targets, **options)
@@ -40,17 +41,23 @@ def _fits(dtype):
         "logistic regression, weighted rows and optimised weights": fit(
             coreset(logistic, weighting="optimised"), y, sample_weight=weights
         ),
+        "logistic regression, a frame": fit(coreset(logistic), y, data=frame),
         "logistic regression, large data": fit(coreset(logistic), np.arange(1 << 16) % 2, data=large),
+        "logistic regression, a large frame": fit(coreset(logistic), np.arange(1 << 16) % 2, data=wide_frame),
         "multinomial regression": fit(coreset(logistic), classes),
         "least squares": fit(coreset(squares), X[:, 0]),
+        "least squares, optimised weights": fit(coreset(squares, weighting="optimised"), X[:, 0]),
         "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
         "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
         "VCGMM on rows that are read-only": lambda: clustering.VCGMM(70, coreset_size=2000, random_state=0).fit(kept),
         "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, init="afkmc2", random_state=0).fit(
             X, sample_weight=weights
         ),
-        "mini-batch k-means": lambda: clustering.MiniBatchKMeans(8, n_steps=3, random_state=0).fit(X),
+        "mini-batch k-means": lambda: [
+            clustering.MiniBatchKMeans(8, n_steps=3, random_state=0).fit(data) for data in (X, kept)
+        ],
         "SVM coreset": fit(sensitivity.SVMCoreset(), y),
+        "SVM coreset, large data": fit(sensitivity.SVMCoreset(), np.arange(1 << 16) % 2, data=large),
         "linear SVM": lambda: [model.fit(X, y) for model in svms],
         "lightweight coreset": fit(sensitivity.LightweightCoreset()),
         "logistic sensitivities": fit(sensitivity.LogisticSensitivity(), y),
@@ -63,7 +70,9 @@ def _fits(dtype):
         "reservoirs": lambda: [
             one(size=20, random_state=0).fit(X, y) for one in (streaming.Reservoir, streaming.ClassBalancedReservoir)
         ],
-        "measurements": lambda: MeasurementSelector(gaussian_atoms(12, 6, rng=rng), L2(), size=3).fit(X[:20]),
+        "measurements": lambda: [
+            MeasurementSelector(gaussian_atoms(12, 6, rng=rng), penalty, size=3).fit(X[:20]) for penalty in (L1(), L2())
+        ],
     }
 
 
