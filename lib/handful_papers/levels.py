@@ -30,12 +30,32 @@ def level(data, papers_data):
     if not real:
         return GENERATED, "generated"
     if not papers_data:
-        return STAND_IN, f"real data of our choice: {'; '.join(map(data_name, real))}"
+        texts = dict.fromkeys(_of_our_choice(name, data[name]) for name in real)
+        return STAND_IN, f"real data of our choice: {'; '.join(texts)}"
     kind = max((kind for kind, _ in found.values()), key=LEVELS.index)
     if kind == OWN:
         return kind, "the paper's data"
     texts = dict.fromkeys(text for one, text in found.values() if one not in (OWN, GENERATED))
     return kind, f"{kind}: {'; '.join(texts)}"
+
+
+def _of_our_choice(name, entry):
+    base = name.partition("[")[0]
+    known = ENTRIES.get(base)
+    if known is None:
+        return data_name(base)
+    published = known.of_rows or _rows(known)
+    return _share(name, entry, published, known.of if known.of in ENTRIES else base) or data_name(base)
+
+
+def _rows(known):
+    return known.rows + known.test_rows
+
+
+def _share(name, entry, published, whole):
+    """What part of a set a run took, "" where it took all, or columns or classes that a name in brackets says."""
+    rows = entry.get("rows") or _rows(ENTRIES[name.partition("[")[0]])
+    return f"{100 * rows / published:.2g} % of {data_name(whole)}" if "[" not in name and rows < published else ""
 
 
 def _level(name, entry, wanted):
@@ -46,12 +66,10 @@ def _level(name, entry, wanted):
     if entry.get("sha256") is None or (known is not None and known.kind == "generated"):
         return OWN if base in wanted else GENERATED, "generated"
     if base in wanted:
-        whole, published = base, wanted[base] or known.rows + known.test_rows
+        whole, published = base, wanted[base] or _rows(known)
     elif known is not None and known.of in wanted:
         whole, published = known.of, wanted[known.of] or known.of_rows
     else:
         return STAND_IN, data_name(base)
-    rows = entry.get("rows") or known.rows + known.test_rows
-    if "[" not in name and rows < published:
-        return PART, f"{100 * rows / published:.2g} % of {data_name(whole)}"
-    return OWN, base
+    share = _share(name, entry, published, whole)
+    return (PART, share) if share else (OWN, base)

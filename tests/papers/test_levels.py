@@ -20,6 +20,10 @@ SHA = {"sha256": "ab"}
         ({"pathological": {"sha256": None}}, [], (GENERATED, "generated")),
         ({}, [], (GENERATED, "generated")),
         ({"fsdd": SHA}, [], (STAND_IN, "real data of our choice: Spoken Digits")),
+        ({"susy_subset": SHA, "w8a": SHA | {"rows": 6470}}, [],
+         (STAND_IN, "real data of our choice: 0.6 % of SUSY; 10 % of W8a")),
+        ({"covtype_subset": SHA, "balanced": {"sha256": None}}, [],
+         (STAND_IN, "real data of our choice: 16 % of Covertype")),
     ],
 )  # fmt: skip
 def test_the_level_of_a_run(data, papers, expected):
