@@ -116,6 +116,14 @@ def test_a_method_without_any_score_leaves_the_scores_of_the_others():
     assert stopped.value.comparison.frame.set_index("method")["score"].notna()["all rows"]
 
 
+def test_a_score_of_one_class_of_words_is_told_with_its_cure():
+    words = np.where(y == 1, "stay", "churn")
+    with pytest.raises(ValueError, match=r"No method got a score: pos_label=1 .*'average_precision' is of the class 1"):
+        compare(KCenter(), MODEL, X, words, sizes=[50], seeds=1, scoring="average_precision", verbose=False)
+    with pytest.raises(ValueError, match=r"No method got a score: every score is NaN\n"):
+        compare(KCenter(), MODEL, X, y, sizes=[50], seeds=1, scoring=lambda *fitted: np.nan, verbose=False)
+
+
 def test_an_estimator_without_weights_is_compared_and_said_to_be():
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen"):
         found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)

@@ -218,9 +218,15 @@ def compare(
                 place = (warning.category, warning.filename, warning.lineno)
                 caught.setdefault(place, (warning, {}))[1][len(rows)] = row["method"]
         found = _comparison(rows, methods, scoring)
-        for name, own in found.frame.groupby("method"):
-            if name not in unasked and own["score"].isna().all():
-                raise ValueError(f"{name} gave no score at all: {own['error'].iloc[0] or 'every score is NaN'}")
+        nothing = {
+            name: own["error"].iloc[0] or "every score is NaN"
+            for name, own in found.frame.groupby("method", sort=False)
+            if own["score"].isna().all()
+        }
+        if found.frame["score"].isna().all():
+            raise ValueError(f"No method got a score: {next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}")
+        for name in nothing.keys() - unasked:
+            raise ValueError(f"{name} gave no score at all: {nothing[name]}")
         return found
     except BaseException as error:
         if rows:
@@ -266,6 +272,13 @@ def _comparison(rows, methods, scoring):
         ["method", "size", "seed"], key=lambda c: c.map(order) if c.name == "method" else c
     )
     return Comparison(frame.reset_index(drop=True), scoring if isinstance(scoring, str) else "score")
+
+
+def _cure(errors, scoring):
+    # Of scores of one class, where labels are words: scikit-learn names the labels but not what to give instead.
+    if not any("pos_label" in error for error in errors):
+        return ""
+    return f" scoring={scoring!r} is of the class 1: give labels 0 and 1, or make_scorer with your pos_label."
 
 
 def _named(selectors):
