@@ -62,6 +62,8 @@ def check(figures, notebooks):
             wrong.append(f"{where}: its figures were drawn again by code that is in no commit")
         wrong += [f"{where}: {sentence}" for sentence in record.get("unreadable", [])]
         wrong += [f"{where}: {file.name} is missing" for file in result_files(path, record) if not file.is_file()]
+        if not path.with_suffix(".ipynb").is_file():
+            wrong.append(f"{where}: its executed notebook is missing")
         for claim in record["claims"]:
             seen[claim["id"], record["profile"]] += 1
             if (record["item"].split("/")[0], claim["item"]) not in labels:

@@ -95,6 +95,11 @@ def test_what_is_wrong_is_told(figures, changes, problem):
     assert any(problem in sentence for sentence in check(figures, ROOT / "notebooks"))
 
 
+def test_an_executed_notebook_that_is_missing_is_told(figures):
+    (figures / f"{NAME}.ipynb").unlink()
+    assert check(figures, ROOT / "notebooks") == [f"{NAME}.json: its executed notebook is missing"]
+
+
 def test_rows_that_were_changed_are_told(figures):
     path = figures / f"{NAME}.csv"
     lines = path.read_text().splitlines()
