@@ -265,7 +265,9 @@ def _select(selector, X, y, sample_weight, options):
 
 def _chosen(options, X, indices):
     # What has an entry a row goes with its rows; validation data do not, however many they are.
-    n = (X if hasattr(X, "shape") else np.asarray(X)).shape[0]
+    if not options:
+        return {}
+    n = X.shape[0] if hasattr(X, "shape") else len(X if isinstance(X, Sized) else np.asarray(X))
     return {
         name: take_rows(value, indices) if name not in VALIDATION and _entries(value) == n else value
         for name, value in options.items()
