@@ -225,8 +225,9 @@ def compare(
         }
         if found.frame["score"].isna().all():
             raise ValueError(f"No method got a score: {next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}")
-        for name in nothing.keys() - unasked:
-            raise ValueError(f"{name} gave no score at all: {nothing[name]}")
+        for name, error in nothing.items():
+            if name not in unasked:
+                raise ValueError(f"{name} gave no score at all: {error}")
         return found
     except BaseException as error:
         if rows:
