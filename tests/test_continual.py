@@ -1,5 +1,7 @@
 """The replay memory, and the views of a network that selectors look at."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -78,6 +80,20 @@ def test_the_weights_make_the_loss_a_sum_over_tasks_of_their_means(kind, rng):
     assert float((weights * losses).sum()) == pytest.approx(float(expected), rel=1e-6)
     assert isinstance(X, torch.Tensor) is isinstance(y, torch.Tensor) is isinstance(weights, torch.Tensor)
     assert isinstance(X, torch.Tensor) == (kind == "torch")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_a_memory_takes_no_more_space_than_its_rows(kind, rng):
+    memory = ReplayBuffer(UniformCoreset(), size=100, random_state=0)
+    for _ in range(10):
+        memory.add(kind(rng.normal(size=(120, 8))), kind(rng.integers(2, size=120)))
+    rows = len(memory) * (8 + 1 + 1) * 8  # bytes of X, y and indices
+    assert len(pickle.dumps(memory.memories_)) < rows + 10 * 1000  # each task needs some names beside its rows
+    for array in (a for m in memory.memories_ for a in (m.X, m.y, m.indices)):
+        held = (
+            array.untyped_storage().nbytes() if isinstance(array, torch.Tensor) else (array.base is None) * array.nbytes
+        )
+        assert held == array.nbytes
 
 
 def test_a_selector_looks_at_the_view_and_the_memory_keeps_the_rows(rng):

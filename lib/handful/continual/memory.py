@@ -28,8 +28,10 @@ class Memory:
         return len(self.indices)
 
     def first(self, size):
-        """The `Memory` of the first `size` rows."""
-        return Memory(self.X[:size], None if self.y is None else self.y[:size], self.indices[:size])
+        """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be pickled with them."""
+        if size >= len(self):
+            return self
+        return Memory(*(None if a is None else _copied(a[:size]) for a in (self.X, self.y)), self.indices[:size].copy())
 
 
 class ReplayBuffer(BaseEstimator):
@@ -172,6 +174,10 @@ def remember(X, y, indices):
     chosen = Coreset(indices, np.ones(len(indices)))
     kept, labels, _ = chosen.take(X, y)
     return Memory(*(a.to_numpy() if hasattr(a, "iloc") else a for a in (kept, labels)), indices)
+
+
+def _copied(rows):
+    return rows.clone() if hasattr(rows, "new_tensor") else rows.copy()
 
 
 def check_view(view, n):
