@@ -1,9 +1,18 @@
+import threading
+
 import numpy as np
 import pytest
-from handful.linalg import alias_records, draw_alias, project_restricted_simplex, project_simplex
+from handful.linalg import (
+    alias_records,
+    draw_alias,
+    one_blas_thread,
+    project_restricted_simplex,
+    project_simplex,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection
+from threadpoolctl import threadpool_info, threadpool_limits
 
 vectors = st.lists(st.floats(-10, 10), min_size=1, max_size=12).map(np.array)
 
@@ -56,3 +65,34 @@ def test_alias_draws_follow_the_table_and_never_leave_it():
     assert (np.abs(share - p) <= 4 * np.sqrt(p * (1 - p) / len(draws))).all()
     three = alias_records(np.full(3, 1 / 3))  # 3 u rounds up to 3 for the greatest u below one
     assert draw_alias(three, np.nextafter(1.0, 0.0)) == 2
+
+
+def test_overlapping_threads_leave_blas_as_they_found_it():
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    def set_to(number):  # by a thread that ends: threadpoolctl obeys one thread at a time, for as long as it lives
+        setter = threading.Thread(target=threadpool_limits, args=(number,), kwargs={"user_api": "blas"})
+        setter.start()
+        setter.join()
+
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():  # enters first and leaves last but one
+        with one_blas_thread():
+            entered.set()
+            leave.wait(10)
+
+    before = max(threads())
+    try:
+        set_to(2)
+        first = threading.Thread(target=other)
+        first.start()
+        entered.wait(10)
+        with one_blas_thread():
+            leave.set()
+            first.join()
+            assert threads() == {1}
+        assert threads() == {2}
+    finally:
+        set_to(before)

@@ -137,6 +137,13 @@ def test_a_class_is_no_estimator():
 # --- the choice
 
 
+def test_a_warm_start_carries_nothing_from_trial_to_trial(data):
+    forests = [RandomForestClassifier(10, random_state=0, warm_start=warm) for warm in (True, False)]
+    warm, cold = (for_estimator(forest).fit(*data) for forest in forests)
+    assert len(set(warm.trials_.values())) > 1
+    assert warm.trials_ == cold.trials_
+
+
 def test_the_loss_is_sklearns_with_probabilities_of_at_least_a_thousandth(data):
     X, y = data
     model = KNeighborsClassifier().fit(X[:100], y[:100])

@@ -1,6 +1,8 @@
 """Small numerics that several algorithms share: distances, projections onto the simplex, alias tables."""
 
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 import numpy as np
 from numba import njit
@@ -11,16 +13,41 @@ from handful.checks import check_number, check_vector
 _TWO_32 = 4294967296.0
 
 
+_BLAS_LOCK = Lock()
+_limited = [0, []]  # how many are inside `one_blas_thread`, in whatever thread; what the last of them restores
+
+
+@contextmanager
 def one_blas_thread():
     """Context in which BLAS takes one thread: on small matrices several would wait more than they work, and sums would
-    depend on their number."""
-    return _threadpools().limit(limits=1, user_api="blas")
+    depend on their number. The number belongs to the process, so the last to leave restores what the first found."""
+    with _BLAS_LOCK:
+        if _limited[0] == 0:
+            _limited[1] = [(library, library.get_num_threads()) for library in _blas()]
+            _set_threads((library, 1) for library, _ in _limited[1])
+        _limited[0] += 1
+    try:
+        yield
+    finally:
+        with _BLAS_LOCK:
+            _limited[0] -= 1
+            if _limited[0] == 0:
+                _set_threads(_limited[1])
+
+
+def _set_threads(numbers):
+    for library, number in numbers:
+        # threadpoolctl 3.8 obeys the thread that called first, and leaves the calls of others without effect
+        release = getattr(library, "clear_controlling_thread", lambda force: None)
+        release(force=True)
+        library.set_num_threads(number)
+        release(force=True)
 
 
 @cache
-def _threadpools():
+def _blas():
     # finding the loaded libraries takes as long as a small selection
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

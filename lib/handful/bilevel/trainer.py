@@ -183,7 +183,8 @@ class TrainerCoreset(Selector):
         scorer = None if self.scoring is None else get_scorer(self.scoring)
 
         def loss(indices, weights):
-            model = estimator.fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
+            # a clone, as fit of an estimator with warm_start goes on from the trial before
+            model = clone(estimator).fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
             if scorer is None:
                 return held_out_loss(model, X[held], y[held], sample_weight[held])
             return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
