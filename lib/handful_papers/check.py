@@ -147,7 +147,7 @@ def _shape(record, path):
 
 
 def _changed(record, run):
-    parameters = {k: v for k, v in run.values.items() if k != "profile"}
+    parameters = run.values
     keys = sorted(set(parameters) | set(record["parameters"]))
     if differ := [k for k in keys if parameters.get(k) != record["parameters"].get(k)]:
         return f"parameters {', '.join(differ)}"

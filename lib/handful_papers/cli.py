@@ -187,9 +187,8 @@ def _run(args):
 def _change(text, known):
     """("n_seeds", 10) of "n_seeds=10", a name that is there and a value of the kind that it has."""
     name, given, value = text.partition("=")
-    if not given or name not in known or name == "profile":
-        names = ", ".join(key for key in known if key != "profile")
-        raise Refused(f"-p wants NAME=VALUE with one of {names}; got {text!r}.")
+    if not given or name not in known:
+        raise Refused(f"-p wants NAME=VALUE with one of {', '.join(known)}; got {text!r}.")
     with contextlib.suppress(ValueError, SyntaxError):  # a plain word is a string
         value = ast.literal_eval(value)
     kinds = (int, float) if isinstance(known[name], (int, float)) and not isinstance(known[name], bool) else ()
@@ -225,8 +224,6 @@ def _list_parameters(notebook):
     runs = {profile: plan(_checkout() / "notebooks", profile, [notebook.name])[0] for profile in PROFILES}
     comments = notebook.comments()
     for name in notebook.parameters():
-        if name == "profile":
-            continue
         values = {profile: repr(run.values[name]) for profile, run in runs.items()}
         print(f"\n{name}{': ' * bool(comments[name])}{comments[name]}")
         if len(set(values.values())) == 1:

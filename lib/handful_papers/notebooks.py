@@ -202,7 +202,7 @@ def _dates(value):
 def plan(folder, profile, only=()):
     """What `handful reproduce` runs: the notebooks of `folder`, checked before any of them starts.
 
-    A notebook gets the parameters of its entry and `profile` itself; the others keep the values of its cell.
+    A notebook gets the parameters of its entry; the others keep the values of its cell.
 
     Returns
     -------
@@ -236,12 +236,12 @@ def _run(notebook, profile, profiles):
         raise NotebookError(f'{notebook.name}: ["{notebook.name}".{profile}] needs `minutes` > 0, got {minutes!r}.')
     # Papermill only warns of an unknown name, and the run would keep the old value.
     # Its own reader of the cell loses lines with a second "=" in the comment, so we go by ours.
-    if unknown := sorted({*given, "profile"} - set(known)):
+    if unknown := sorted(set(given) - set(known)):
         raise NotebookError(
             f"{notebook.name}: unknown parameter {', '.join(unknown)} at profile {profile}; "
             f"the parameters cell has: {', '.join(known) or 'none'}."
         )
-    return Run(notebook, profile, {**given, "profile": profile}, float(minutes))
+    return Run(notebook, profile, given, float(minutes))
 
 
 def reductions(folder, name, parameters):
@@ -261,7 +261,7 @@ def reductions(folder, name, parameters):
     profiles = read_profiles(folder)
     cell = read_notebook(Path(folder) / f"{name}.ipynb").parameters()
     paper = cell | profiles.get(name, {}).get("paper", {})
-    skipped = {"profile", *profiles.get("not_protocol", {}).get("names", [])}
+    skipped = {*profiles.get("not_protocol", {}).get("names", [])}
     compared = [key for key in parameters if key in paper and key not in skipped]
     return [sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])]
 

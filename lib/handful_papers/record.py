@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import math
+import os
 import re
 import time
 import warnings
@@ -18,6 +19,7 @@ from handful_papers.style import rc
 from handful_papers.sweep import sweep
 from handful_papers.verdicts import number
 
+BY_HAND = "by hand"  # the profile of a run that `handful reproduce` has not started
 _NAME = re.compile(r"[a-z0-9]+/[A-Za-z0-9_]+")
 
 
@@ -27,8 +29,11 @@ class Experiment:
     Parameters
     ----------
     name : str, "<paper>/<notebook>", e.g. "bico/fig06_binary_logistic"
-    namespace : dict, `globals()` of the notebook: the values of the names in its parameters cell are the run's
-        parameters, none can be left out
+    namespace : dict, `globals()` of the notebook, handed over before anything is computed: its plain values under
+        lower-case names are the run's parameters
+
+    Results go to a profile's folder only where `handful reproduce` runs the notebook. Run by hand, in JupyterLab or by
+    papermill, with whatever parameters, it leaves them in ``results/<paper>`` of the working folder.
 
     Attributes
     ----------
@@ -38,7 +43,7 @@ class Experiment:
     facts : dict, see `fact`
     data : dict, data set name -> dict, see `use`
     claims : list of dict, once saved
-    folder : pathlib.Path, ``figures/<profile>/<paper>``; $HANDFUL_FIGURES replaces ``figures``
+    folder : pathlib.Path, where results go
     """
 
     def __init__(self, name, namespace=None, *, profile=None, parameters=None):
@@ -47,16 +52,18 @@ class Experiment:
         if not _NAME.fullmatch(name):
             raise ValueError(f"an experiment is named <paper>/<notebook>, like 'bico/fig06_penalty'; got {name!r}.")
         if namespace is not None:
-            parameters = _parameters(name, namespace)
-            profile = parameters.pop("profile")
-        if profile not in PROFILES:
+            parameters, profile = _parameters(namespace), os.environ.get("HANDFUL_PROFILE", BY_HAND)
+        if profile not in (*PROFILES, BY_HAND):
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}; got {profile!r}.")
         self.name, self.profile, self.parameters = name, profile, dict(parameters)
         self.reductions, self.claims, self.data, self.facts = [], [], {}, {}
-        if namespace is not None:
-            self.reductions = reductions(provenance.find_root() / "notebooks", name, self.parameters)
+        root = provenance.find_root()
+        if namespace is not None and root:
+            self.reductions = reductions(root / "notebooks", name, self.parameters)
         paper, self._stem = name.split("/")
-        self.folder = provenance.output_root() / profile / paper
+        self.folder = (
+            Path.cwd() / "results" / paper if profile == BY_HAND else provenance.output_root() / profile / paper
+        )
 
     def __repr__(self):
         return f"Experiment({self.name!r}, profile={self.profile!r})"
@@ -160,7 +167,7 @@ class Experiment:
         path = root / "notebooks" / f"{self.name}.ipynb" if root else None
         if path is None or not path.is_file():
             return None
-        return fingerprint(read_notebook(path), {**self.parameters, "profile": self.profile})
+        return fingerprint(read_notebook(path), self.parameters)
 
     def _record(self, frame, figures):
         sha, dirty = provenance.commit()
@@ -189,19 +196,18 @@ class Experiment:
         }
 
 
-def _parameters(name, namespace):
-    """Values of the names in the parameters cell of the notebook `name`, as they stand in its namespace."""
-    root = provenance.find_root()
-    path = root / "notebooks" / f"{name}.ipynb" if root else None
-    if path is None or not path.is_file():
-        raise ValueError(
-            f"{name}: its parameters are read from notebooks/{name}.ipynb of the checkout, which is not around "
-            f"{Path.cwd()}; run the notebook from inside the checkout."
-        )
-    names = read_notebook(path).parameters()
-    if missing := sorted(set(names) - set(namespace)):
-        raise ValueError(f"{name}: {', '.join(missing)} of the parameters cell are not set; run that cell first.")
-    return {key: copy.deepcopy(namespace[key]) for key in names}
+def _parameters(namespace):
+    """The plain values of a notebook's namespace: numbers, words, lists and dicts of them, under lower-case names."""
+    names = [k for k in namespace if k.islower() and not k.startswith("_")]
+    return {k: copy.deepcopy(namespace[k]) for k in names if _is_plain(namespace[k])}
+
+
+def _is_plain(value):
+    if isinstance(value, dict):
+        return all(isinstance(k, str) for k in value) and all(map(_is_plain, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def run_of(record, folder):

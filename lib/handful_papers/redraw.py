@@ -79,7 +79,7 @@ def redraw(path, run):
     if plan.missing:
         raise ValueError(f"{notebook.name}: its figure cells read {', '.join(plan.missing)}, which no record holds.")
     space = {**run.values, **record["parameters"], plan.rows: run_of(record, path.parent).rows}
-    space |= {"profile": record["profile"], "display": lambda *_: None}
+    space |= {"display": lambda *_: None}
     with plt.ioff(), contextlib.redirect_stdout(None):
         try:
             exec(compile(plan.code, str(notebook.path), "exec"), space)

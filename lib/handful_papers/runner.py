@@ -201,7 +201,7 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(figures, threads, self.folder),
+                env=_environment(figures, threads, self.folder) | {"HANDFUL_PROFILE": run.profile},
                 start_new_session=True,  # Ctrl-C is the runner's to handle
                 pass_fds=[lock.fileno()],  # should the runner be killed, the turn lasts until the kernel has ended
             )
