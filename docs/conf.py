@@ -14,7 +14,7 @@ from pages import fetched, for_the_site, link_names, numpydoc_to_fields, write_p
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
-html_title = f"handful {release}"
+html_title = "handful"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]

@@ -46,7 +46,7 @@ def test_reproduce_tells_what_ran_what_failed_where_and_where_the_report_is(root
     ("arguments", "message"),
     [
         (["reproduce", "--only", "nothing"], "no notebook matches 'nothing'"),
-        (["readme"], "README.md"),
+        (["readme"], "index.ipynb"),
         (["data", "fetch", "no_such_set"], "no_such_set"),
     ],
 )

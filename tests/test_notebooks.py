@@ -38,8 +38,8 @@ def test_every_notebook_is_in_the_catalogue_and_every_entry_is_there():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_readme_names_the_notebook(name):
-    assert name.split("/")[1] in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_notebook_of_contents_names_the_notebook(name):
+    assert name.split("/")[1] in (ROOT / "notebooks" / "index.ipynb").read_text(encoding="utf-8")
 
 
 @pytest.mark.timeout(1200)

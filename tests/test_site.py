@@ -11,7 +11,7 @@ from nbconvert.preprocessors import ExecutePreprocessor
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = [path for folder in ("", "docs", "data", "notebooks") for path in sorted((DOCS.parent / folder).glob("*.md"))]
-PAGES += [*sorted(DOCS.glob("[rs]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
+PAGES += [*sorted(DOCS.glob("[ms]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
 HOWTOS = {
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
@@ -66,8 +66,8 @@ def test_every_room_has_a_page_that_says_when_why_limits_cost_and_references(pag
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     for room in pages.rooms()[1:]:
         name = room.removeprefix("handful.")
-        assert f"rooms/{name}\n" in index
-        text = (DOCS / "rooms" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"methods/{name}\n" in index
+        text = (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")
         wanted = ["**When.**", "**Why", "**Limits.**", "| cost", f"../../lib/handful/{name}/__init__.py"]
         assert [word for word in wanted if word not in text] == [], name
 

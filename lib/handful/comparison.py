@@ -47,7 +47,8 @@ class Comparison:
         names = table.pop("method")
         for name in ("score", "lead"):
             spreads = table.pop(f"{name}_std")
-            table[name] = [f"{mean:.4g} ± {std:.2g}" for mean, std in zip(table[name], spreads)]
+            pairs = zip(table[name], spreads)
+            table[name] = [f"{mean:.4g} ± {std:.2g}" if mean == mean else "–" for mean, std in pairs]
         table = table.rename(columns={"choose_seconds": "choose (s)", "train_seconds": "train (s)"})
         head, *lines = table.to_string(index=False, float_format="{:.3g}".format).splitlines()
         room = WIDTH - len(head) - 1

@@ -92,9 +92,9 @@ def add_commands(commands):
     report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
     report.set_defaults(run=_report)
 
-    words = "compare the tables of results in README.md and notebooks/index.ipynb with the records"
+    words = "compare the table of results in notebooks/index.ipynb with the records"
     readme = commands.add_parser("readme", help=words, description=f"{words[0].upper()}{words[1:]}.")
-    readme.add_argument("--write", action="store_true", help="put the tables there instead")
+    readme.add_argument("--write", action="store_true", help="put it there instead")
     readme.set_defaults(run=_readme)
 
 
@@ -299,19 +299,19 @@ def _build_report(figures):
 
 def _readme(args):
     from handful_papers.gather import damaged
-    from handful_papers.readme import COMMITTED, check_readme
+    from handful_papers.readme import COMMITTED, check_index
 
     if wrong := damaged(_checkout() / "figures", COMMITTED):
         raise Refused("\n".join(wrong))
-    path = _checkout() / "README.md"
+    path = _checkout() / "notebooks" / "index.ipynb"
     try:
-        current = check_readme(path, figures=_checkout() / "figures", write=args.write)
+        current = check_index(path, figures=_checkout() / "figures", write=args.write)
     except (OSError, ValueError) as error:
         raise Refused(str(error)) from error
     if current:
-        print("README.md and notebooks/index.ipynb hold the results on record.")
+        print("notebooks/index.ipynb holds the results on record.")
         return 0
-    print("README.md: written." if args.write else "README.md is not what the records give: handful readme --write")
+    print("index.ipynb: written." if args.write else "index.ipynb is not what the records give: handful readme --write")
     return 0 if args.write else 1
 
 

@@ -1,40 +1,11 @@
-"""The README's sections of results, written from the records so that no number in them is typed in."""
+"""The table of all items in notebooks/index.ipynb, written from the records so that no number in it is typed in."""
 
 import json
-from pathlib import Path
 
 from handful_papers.catalogue import catalogue
-from handful_papers.gather import agree, claims, collect, tally, tally_text
+from handful_papers.gather import agree, claims, collect, tally
 
 COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone has none
-SECTIONS = ("tally", "items", "peers")
-
-
-def tally_section(*, figures, profiles=COMMITTED):
-    """One sentence on all claims of the papers, then a row a paper.
-
-    Parameters
-    ----------
-    figures : pathlib.Path, the folder of results
-    profiles : where to look for results, the preferred one first
-    """
-    results = collect(figures, tuple(profiles))
-    stated = claims(results)
-    papers, own = [c for c in stated if not c.own], [c for c in stated if c.own]
-    lines = [
-        f"Of {len(papers)} claims of four papers, {tally_text(tally(papers))}. "
-        f"Of {len(own)} further claims of our own (extensions and controls), {tally_text(tally(own))}.",
-        "",
-        "| paper | what it gives | its claims | items, by the data of our runs |",
-        "|---|---|---|---|",
-    ]
-    for paper in catalogue():
-        mine = [c for c in papers if c.result.paper == paper.key]
-        mine = mine or [c for c in own if c.result.paper == paper.key]  # the room of our own notebooks
-        kinds = [r.level.partition(":")[0] for r in results if r.paper == paper.key]
-        data = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(sorted(kinds)))
-        lines.append(_cells(f"**{paper.title}** ({paper.source})", paper.about, tally_text(tally(mine)), data))
-    return "\n".join(lines)
 
 
 def items_section(*, figures, profiles=COMMITTED):
@@ -53,23 +24,6 @@ def items_section(*, figures, profiles=COMMITTED):
     return "\n".join(lines)
 
 
-def peers_section(*, figures):
-    """The benchmark against what one would pick instead, as ``make bench`` left it beside the `figures`."""
-    table = figures.parent / "benchmarks" / "results" / "peers.md"
-    return table.read_text(encoding="utf-8").partition("\n\n")[2]  # without the heading
-
-
-def update_readme(text, *, figures):
-    """The README's text with each section between its two markers. ValueError unless each marker is there once."""
-    for name, section in zip(SECTIONS, (tally_section, items_section, peers_section)):
-        begin, end = markers(name)
-        if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-            raise ValueError(f"README.md must hold these two lines once, in this order:\n{begin}\n{end}")
-        before, rest = text.split(begin)
-        text = f"{before}{begin}\n\n{section(figures=figures).strip()}\n\n{end}{rest.split(end)[1]}"
-    return text
-
-
 def update_index(text, *, figures):
     """The notebook of contents with its cell tagged `items` as the records give it. ValueError unless one is."""
     notebook = json.loads(text)
@@ -81,26 +35,18 @@ def update_index(text, *, figures):
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def markers(name):
-    """The two lines between which a section stands."""
-    return f"<!-- {name}: begin; written by `handful readme --write`, do not edit -->", f"<!-- {name}: end -->"
-
-
-def check_readme(path, *, figures, write=False):
-    """Whether README.md and notebooks/index.ipynb hold what the records give; with `write`, put it there.
+def check_index(path, *, figures, write=False):
+    """Whether notebooks/index.ipynb holds what the records give; with `write`, put it there.
 
     Returns
     -------
     bool : True if it was up to date already
     """
-    path, same = Path(path), True
-    for page, update in ((path, update_readme), (path.parent / "notebooks" / "index.ipynb", update_index)):
-        text = page.read_text(encoding="utf-8")
-        new = update(text, figures=figures)
-        same &= new == text
-        if write and new != text:
-            page.write_text(new, encoding="utf-8")
-    return same
+    text = path.read_text(encoding="utf-8")
+    new = update_index(text, figures=figures)
+    if write and new != text:
+        path.write_text(new, encoding="utf-8")
+    return new == text
 
 
 def _row(item, results):

@@ -18,7 +18,7 @@ from handful_papers.catalogue import catalogue
 from handful_papers.claims import Claim, Evidence
 from handful_papers.gather import agree, claims, collect, damaged
 from handful_papers.notebooks import plan
-from handful_papers.readme import check_readme, items_section, markers, tally_section, update_readme
+from handful_papers.readme import check_index, items_section
 from handful_papers.report import _in_ranges, _judged, build_report
 from handful_papers.style import figure
 from handful_papers.verdicts import VERDICTS
@@ -359,9 +359,6 @@ def test_our_own_claims_are_counted_apart_from_the_papers(figures, monkeypatch):
     source = (figures / "index.html").read_text(encoding="utf-8")
     cells = re.findall(r'<a class="link"[^>]* href="bico.html#([\w-]+)"[^>]*><span class="cell \w+( own)?"', source)
     assert cells == [("bico-fig06-weighted", ""), ("a", " own"), ("b", " own"), ("c", "")]
-    section = tally_section(figures=figures)
-    assert "Of 2 claims of four papers, 1 holds, 1 does not hold." in section
-    assert "Of 2 further claims of our own (extensions and controls), 2 do not hold." in section
 
 
 def test_the_first_screen_names_the_claims_farthest_from_the_print(figures, monkeypatch):
@@ -447,10 +444,10 @@ def test_every_published_number_belongs_to_an_item_of_the_catalogue(paper):
         assert len(published(paper, item))
 
 
-# --- the README's sections
+# --- the notebook of contents
 
 
-def test_the_readme_shows_the_committed_profiles_only(figures):
+def test_the_contents_show_the_committed_profiles_only(figures):
     table = items_section(figures=figures)
     row = next(line for line in table.splitlines() if "fig06_binary_logistic" in line)
     assert "[Figure 6: Binary logistic regression](notebooks/bico/fig06_binary_logistic.ipynb)" in row
@@ -469,54 +466,22 @@ def test_verdicts_agree_with_their_number():
     assert [agree(v, 2) for v in VERDICTS] == two
 
 
-def test_the_readme_is_written_between_its_markers(figures, tmp_path):
-    path = tmp_path / "README.md"
-    stale = "\n".join(f"{begin}\nstale text\n{end}" for begin, end in map(markers, ("tally", "items", "peers")))
-    path.write_text(f"before\n{stale}\nafter\n")
-    table = figures.parent / "benchmarks" / "results" / "peers.md"
-    table.parent.mkdir(parents=True)
-    table.write_text("# Against others\n\n| case |\n|---|\n| ours |\n")
-    index = tmp_path / "notebooks" / "index.ipynb"
-    index.parent.mkdir()
+def test_the_contents_are_written_into_their_cell(figures, tmp_path):
+    index = tmp_path / "index.ipynb"
     cells = [cell("# Contents", kind="markdown"), cell("stale text", tags=["items"], kind="markdown")]
     index.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
-    assert not check_readme(path, figures=figures)
-    assert "stale text" in path.read_text()
-    assert not check_readme(path, figures=figures, write=True)
-    assert check_readme(path, figures=figures)
-    text = path.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "stale text" not in text + index.read_text()
-    assert "| ours |" in text
-    assert "# Against others" not in text
+    assert not check_index(index, figures=figures)
+    assert not check_index(index, figures=figures, write=True)
+    assert check_index(index, figures=figures)
+    assert "stale text" not in index.read_text()
     assert "(bico/fig06_binary_logistic.ipynb)" in index.read_text()  # as seen from its folder
 
 
-def test_a_readme_without_markers_is_an_error(figures):
-    with pytest.raises(ValueError, match="tally: begin"):
-        update_readme("no markers", figures=figures)
-
-
-def test_the_readme_holds_what_the_records_give():
-    assert check_readme(ROOT / "README.md", figures=ROOT / "figures"), "handful readme --write"
+def test_the_committed_contents_hold_what_the_records_give():
+    assert check_index(ROOT / "notebooks" / "index.ipynb", figures=ROOT / "figures"), "handful readme --write"
 
 
 def test_the_readme_promises_the_minutes_of_the_profiles():
     minutes = sum(run.minutes for run in plan(ROOT / "notebooks", "quick"))
-    assert f"offline: {minutes:.0f} minutes" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_readmes_tally_is_a_recount_of_the_records():
-    verdicts = {}
-    for profile in ("laptop", "paper"):
-        for path in sorted((ROOT / "figures" / profile).glob("*/*.json")):
-            for claim in json.loads(path.read_text())["claims"]:
-                if claim["whose"] == "paper" and (
-                    claim["id"] not in verdicts or claim["verdict"] != "not tested at this size"
-                ):
-                    verdicts[claim["id"]] = claim["verdict"]
-    text = (ROOT / "README.md").read_text()
-    counts = Counter(verdicts.values())
-    assert f"Of {len(verdicts)} claims of four papers" in text
-    assert all(f"{n} {agree(verdict, n)}" in text for verdict, n in counts.items())
+    for page in ("README.md", "docs/reproduction.md"):
+        assert f"{minutes:.0f} minutes" in (ROOT / page).read_text(encoding="utf-8")

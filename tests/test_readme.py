@@ -1,0 +1,68 @@
+"""The README's promises: short, its examples run as they stand, offline, and print what it shows."""
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_is_short_and_its_first_code_comes_early():
+    assert len(README.splitlines()) <= 150
+    assert len(README.split()) <= 1500
+    assert len(README.partition("```")[0].split()) <= 80
+
+
+def test_a_cell_of_the_table_of_methods_has_at_most_twelve_words_and_the_row_ends_in_a_link():
+    rows = re.findall(r"^\| (.*?) \| (.*?) \|$", README.partition("## Which method")[2].partition("\n## ")[0], re.M)[1:]
+    assert len(rows) >= 10
+    for have, use in rows:
+        assert max(len(have.split()), len(re.sub(r"\]\(.*?\)", "", use).split())) <= 12
+        assert re.search(r"\]\([^)]*\)$", use), use
+
+
+def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
+    """All blocks share one namespace, as if a reader had pasted them one after the other."""
+    pytest.importorskip("pandas")
+    monkeypatch.setattr("requests.sessions.Session.request", _no_network)
+    names, blocks = {}, re.findall(r"```(python|text)\n(.*?)```", README, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["python", "text"] * (len(blocks) // 2)
+    for (_, code), (_, shown) in zip(blocks[::2], blocks[1::2]):
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "README.md", "exec"), names)
+        ours, theirs = _tokens(printed.getvalue()), _tokens(shown)
+        assert len(ours) == len(theirs), printed.getvalue()
+        assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
+
+
+def _no_network(*_, **__):
+    raise AssertionError("an example of the README asks the network")
+
+
+def _tokens(text):
+    """Words and numbers of a table; where its last columns are seconds and failures, without the seconds."""
+    lines = [line.split() for line in text.strip().splitlines()]
+    if "(s)" in text:
+        lines = [line[:-3] + line[-1:] if line[-1].isdigit() else line for line in lines]
+    return [token for line in lines for token in line]
+
+
+def _alike(a, b):
+    try:
+        return bool(np.isclose(float(a.replace(",", "")), float(b.replace(",", "")), rtol=0.03, atol=0.003))
+    except ValueError:
+        return a == b
+
+
+def test_a_number_that_is_off_is_told():
+    assert _alike("0.4746", "0.4755")
+    assert not _alike("0.4746", "0.5")
+    assert not _alike("chosen", "0.5")
+    timed = "method size choose (s) train (s) failed\nuniform 50 {} {} 0"
+    assert _tokens(timed.format(1, 2)) == _tokens(timed.format(3, 4))
+    assert len(_tokens(timed)) == 10
