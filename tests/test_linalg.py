@@ -2,16 +2,20 @@ import threading
 
 import numpy as np
 import pytest
+from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset
 from handful.linalg import (
     alias_records,
+    centred,
     draw_alias,
     one_blas_thread,
     project_restricted_simplex,
     project_simplex,
 )
+from handful.sensitivity import MixtureSensitivity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection
+from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 vectors = st.lists(st.floats(-10, 10), min_size=1, max_size=12).map(np.array)
@@ -96,3 +100,58 @@ def test_overlapping_threads_leave_blas_as_they_found_it():
         assert threads() == {2}
     finally:
         set_to(before)
+
+
+# Far from the origin -------------------------------------------------------------------------------------------------
+
+GRID = np.round(np.random.default_rng(5).normal(size=(300, 4)) * 2**16) / 2**16  # sums with 1e8 are exact
+SIGNS = np.where(GRID[:, 0] + GRID[:, 1] > 0.3 * np.random.default_rng(6).normal(size=300), 1, -1)
+SELECTORS = {
+    "k-means++": lambda: KMeansPlusPlus(20, weighting="cells", random_state=0),
+    "k-center": lambda: KCenter(20, weighting="cells", random_state=0),
+    "lightweight": lambda: LightweightCoreset(40, random_state=0),
+    "mixture": lambda: MixtureSensitivity(40, random_state=0),
+    "SVM": lambda: SVMCoreset(40, random_state=0),
+}
+
+
+def mixed(X):
+    """Two columns stored in full, one in a half of its rows, and one in a few."""
+    few = np.where(np.arange(len(X)) % 10 == 0, X[:, 3], 0.0)
+    return np.column_stack([X[:, :2], np.where(np.arange(len(X)) % 2 == 0, GRID[:, 2], 0.0), few])
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "mixed csr"])
+@pytest.mark.parametrize("name", SELECTORS)
+def test_choices_and_weights_stay_as_they_are_far_from_the_origin(name, form):
+    selector, X = SELECTORS[name](), mixed(GRID) if form == "mixed csr" else GRID
+    if form != "dense" and not selector._takes_sparse:
+        return
+    near = selector.fit(X, SIGNS)
+    for shift in (1e7, 1e8):
+        moved = X + shift * np.array([1.0, 1.0, 0.0, 0.0] if form == "mixed csr" else 1.0)
+        far = SELECTORS[name]().fit(moved if form == "dense" else sparse.csr_matrix(moved), SIGNS)
+        np.testing.assert_array_equal(far.indices_, near.indices_)
+        np.testing.assert_allclose(far.weights_, near.weights_, rtol=1e-6)
+
+
+def test_the_bounds_of_an_svm_on_a_sparse_matrix_stay_as_they_are_far_from_the_origin():
+    best = LinearSVM().fit(GRID, SIGNS)
+    for shift in (1e7, 1e8):
+        far = sparse.csr_matrix(GRID + shift)
+        svm = LinearSVM().fit(far, SIGNS)
+        assert svm.gap_ < 1e-8
+        np.testing.assert_allclose(svm.coef_, best.coef_, atol=1e-5)
+        bound = SVMCoreset(40, random_state=0).fit(far, SIGNS).lower_bound_
+        assert 0.9 * best.objective_ <= bound <= best.objective_
+
+
+def test_centred_moves_columns_to_their_mean_and_leaves_those_that_are_mostly_zero():
+    X, weights = mixed(GRID), np.arange(300.0)
+    Y, center = centred(sparse.csr_matrix(X), weights)
+    np.testing.assert_allclose(Y.toarray() + center, X)
+    np.testing.assert_allclose(center, np.append(weights @ X[:, :2] / weights.sum(), [0.0, 0.0]))
+    assert Y.nnz <= 600 + np.count_nonzero(X[:, 2:])
+    Y, center = centred(X, weights)
+    np.testing.assert_allclose(weights @ Y, 0.0, atol=1e-8)
+    np.testing.assert_allclose(Y + center, X)

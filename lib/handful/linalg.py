@@ -6,6 +6,7 @@ from threading import Lock
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from handful.checks import check_number, check_vector
@@ -57,6 +58,37 @@ def sq_distance(x, v):
     for j in range(v.size):
         total += (x[j] - v[j]) ** 2
     return total
+
+
+def centred(X, weights=None):
+    """`X` about its weighted mean, where squared norms and products of rows do not cancel, and that mean.
+
+    Of a CSR matrix only the columns of which more than half is stored are moved, and filled in, so that it holds at
+    most twice as many entries. The others are zero in most rows: they stay where they are.
+
+    Parameters
+    ----------
+    X : float array or CSR matrix, shape (n, d)
+    weights : shape (n,), non-negative; ones if None
+
+    Returns
+    -------
+    Y : float64 array or CSR matrix, shape (n, d); in float32 clusters far from each other would lose their digits
+    center : float64 array, shape (d,), with ``Y = X - center``; 0 where a column was not moved
+    """
+    share = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
+    if not sparse.issparse(X):
+        center = share @ X
+        return X - center, center
+    full = 2 * np.bincount(X.indices, minlength=X.shape[1]) > X.shape[0]
+    center = np.zeros(X.shape[1])
+    if not full.any():
+        return X.astype(np.float64), center
+    dense = X[:, full].toarray().astype(np.float64)
+    center[full] = share @ dense
+    moved = sparse.csr_matrix(dense - center[full])
+    places = np.argsort(np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
+    return sparse.hstack([moved, X[:, ~full]], format="csr")[:, places], center
 
 
 def project_simplex(w, z=1.0):

@@ -8,7 +8,7 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import Selector
-from handful.linalg import sq_distance
+from handful.linalg import centred, sq_distance
 from handful.types import Seed
 
 
@@ -26,7 +26,8 @@ class _Centers(Selector):
         if self.weighting not in ("binary", "cells"):
             raise ValueError(f"weighting must be 'binary' or 'cells', got {self.weighting!r}.")
         present = np.flatnonzero(sample_weight)
-        X, sample_weight = X[present], sample_weight[present]
+        sample_weight = sample_weight[present]
+        X, _ = centred(X[present], sample_weight)
         centers = self._centers(X, sample_weight, rng)
         if self.weighting == "binary":
             weights = np.full(self.size, sample_weight.sum() / self.size)
@@ -38,9 +39,6 @@ class _Centers(Selector):
 
 class KMeansPlusPlus(_Centers):
     """The rows that k-means++ seeding picks (Arthur and Vassilvitskii 2007): each far from those before it.
-
-    scikit-learn's seeding takes distances from squared norms. They lose their digits where a column is far from zero
-    compared with its spread, as timestamps are: subtract the mean first.
 
     Parameters
     ----------
@@ -122,12 +120,15 @@ def farthest_first(X, n, *, rng, covered=()):
         for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
     X = check_rows(X, accept_sparse="csr")
+    center = 0.0
+    if sparse.issparse(X):
+        X, center = centred(X)
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
     sq_dist = np.full(X.shape[0], np.inf)
     lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
-        lower(X, point, sq_dist)
+        lower(X, point - center, sq_dist)
     chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
         lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
@@ -138,7 +139,6 @@ def farthest_first(X, n, *, rng, covered=()):
 
 def _approach_sparse(X):
     # `approach` for the rows of a CSR matrix, whose squared norms are computed once
-    X = X.astype(np.float64)
     sq_norms = row_norms(X, squared=True)
     rounding = 1e-14 * (sq_norms.max() or 1.0)
 

@@ -19,7 +19,7 @@ from handful.checks import (
 )
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import nearest_centers
-from handful.linalg import sq_distance
+from handful.linalg import centred, sq_distance
 
 
 @njit(cache=True)
@@ -211,9 +211,8 @@ class MiniBatchKMeans(CentersEstimator):
             rows = rng.choice(X.shape[0], size=size, replace=False) if size < X.shape[0] else np.arange(X.shape[0])
             if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
                 rows = np.arange(X.shape[0])
-            # its distances lose their digits far from zero; to centre a sparse matrix would fill it
-            near = X[rows] if sparse.issparse(X) else X[rows] - X[rows].mean(axis=0)
             seed, weights = int(rng.integers(MAX_SEED)), sample_weight[rows]
+            near, _ = centred(X[rows], weights)
             _, chosen = kmeans_plusplus(near, self.n_clusters, sample_weight=weights, random_state=seed)
             centers = X[rows[chosen]].toarray() if sparse.issparse(X) else X[rows[chosen]]
         else:

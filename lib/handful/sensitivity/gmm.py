@@ -5,6 +5,7 @@ from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful.checks import MAX_SEED, check_integer
 from handful.coreset import Selector
+from handful.linalg import centred
 from handful.sensitivity.draws import multinomial_draw
 
 N_STARTS = 10  # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
@@ -121,7 +122,7 @@ class MixtureSensitivity(Selector):
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()
-        label, sq_dist = rough_centers(X[present], share, k, rng=rng)
+        label, sq_dist = rough_centers(centred(X[present], share)[0], share, k, rng=rng)
         q = share * mixture_sensitivities(label, sq_dist, share)
         indices, drawn = multinomial_draw(q / q.sum(), weights, self.size, rng=rng)
         return present[indices], drawn

@@ -11,7 +11,7 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
 from handful.coreset import Selector
-from handful.linalg import sq_distance
+from handful.linalg import centred, sq_distance
 from handful.types import Seed, Table
 
 BLOCK = 4096  # rows whose statistics are kept together
@@ -193,7 +193,7 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
     scale = 1.0 if sample_weight is None else block_sums(sample_weight).sum()
     if sparse.issparse(X):
         u = np.ones(n) if sample_weight is None else sample_weight / scale
-        indices, weights = _sparse_draws(X.astype(np.float64), u, size, rng)
+        indices, weights = _sparse_draws(X, u, size, rng)
         return merge_draws(indices, weights * scale)
     n_blocks = -(-n // BLOCK)
 
@@ -222,6 +222,7 @@ def lightweight_coreset(X: Table, size: int, *, rng: Any, sample_weight: Table =
 
 def _sparse_draws(X, u, size, rng):
     # The same draws by norms and products, which read nothing but what is stored.
+    X, _ = centred(X, u)
     unit = np.abs(X.data).max(initial=0.0) or 1.0
     X = X / unit  # squares of tiny entries do not underflow
     mean = (u @ X) / u.sum()

@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
 from handful.coreset import Coreset, Selector
+from handful.linalg import centred
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_mixture import GUARD, mixture, moments, pulls
@@ -47,8 +48,7 @@ class SVMCoreset(Selector):
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
     bound on their sensitivity, which comes from a rough solution of the SVM and a clustering of each class. There are
     two classes; of several, choose for each against the rest, ``fit(X, y == label)``, or take another selector, such as
-    ``BilevelCoreset(Logistic())``. Of a CSR matrix the distances are taken from squared norms, and the bounds hold only
-    up to their rounding: standardise columns that are far from zero compared with their spread, or make the rows dense.
+    ``BilevelCoreset(Logistic())``.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class SVMCoreset(Selector):
         """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
         total = u.sum()
         if sparse.issparse(X):
-            columns = SparseDesign(X[rows])
+            columns = SparseDesign(centred(X[rows], u)[0])
             points = SparseRows(columns.X)
         else:
             columns = DenseDesign(feature_major(X, rows))

@@ -21,6 +21,7 @@ from handful.checks import (
     refuse_dask,
     signed_labels,
 )
+from handful.linalg import centred
 from handful.svm.staged import solve
 from handful.types import Table
 
@@ -92,9 +93,8 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     points that decide the solution. For more features it is dual coordinate descent (Hsieh et al. 2008), whose cost is
     O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of very different scales.
 
-    As the bias is free, centring the features changes nothing but the bias. Dense features are centred here, so that
-    columns far from zero cost no digits; sparse ones are not, which would make them dense: scale them with
-    ``StandardScaler(with_mean=False)``.
+    As the bias is free, centring the features changes nothing but the bias. They are centred here, so that columns far
+    from zero cost no digits; of a CSR matrix those columns of which more than half is stored.
 
     Parameters
     ----------
@@ -182,10 +182,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         self.classes_, signs = signed_labels(y, "an SVM", several=True)
         signs = np.atleast_2d(signs)
         c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(signs, sample_weight)
-        center = np.zeros(X.shape[1])
-        if not sparse.issparse(X):
-            center = (c / c.sum()) @ X
-            X = X - center
+        X, center = centred(X, c)
         starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
             starts = np.column_stack([warm, self.intercept_ + warm @ center])
