@@ -83,7 +83,10 @@ def _skip_others(app, what, name, thing, skip, options):
 
 def _formula(display):
     def visit(self, node):
-        self.body.append(formula(node.astext(), display))
+        made = formula(node.astext(), display)
+        if "\\" in made:
+            raise ExtensionError(f"MathML shows a command of this formula as it stands: {node.astext()}")
+        self.body.append(made)
         node.clear()  # its text has been written
 
     return visit, None

@@ -135,6 +135,24 @@ def _links(text):
     return re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)", text)
 
 
+def test_no_formula_shows_a_command_as_it_stands():
+    convert = pytest.importorskip("latex2mathml.converter").convert
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+    for path in sorted([*DOCS.glob("howto/*.ipynb"), *DOCS.parent.glob("notebooks/*/*.ipynb")]):
+        cells = nbformat.read(path, 4).cells
+        sources[path] = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    formulas = [(path, found) for path, text in sources.items() for found in _formulas(text)]
+    assert len(formulas) > 50
+    assert [(path.name, latex) for path, latex in formulas if "\\" in convert(latex)] == []
+
+
+def _formulas(text):
+    text = re.sub(r"```(?!\{math\}).*?```|(?<!`)`[^`\n]+`", "", text, flags=re.DOTALL)
+    blocks = r"```\{math\}\n(.*?)```|\$\$(.*?)\$\$"
+    found = ["".join(m) for m in re.findall(blocks, text, re.DOTALL)]
+    return found + re.findall(r"(?<!\\)\$([^$\s][^$]*?)\$", re.sub(blocks, "", text, flags=re.DOTALL))
+
+
 def test_sections_of_a_docstring_become_fields(pages):
     lines = """\
 Do it.
