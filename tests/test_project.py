@@ -146,6 +146,19 @@ def test_conda_users_get_the_same():
     assert "-e ." in by_pip
 
 
+def test_a_solver_of_conda_finds_an_environment():
+    """Asks a real solver for all that environment.yml names; needs micromamba, mamba or conda, and conda-forge."""
+    solver = next(filter(None, map(shutil.which, ("micromamba", "mamba", "conda"))), None)
+    if solver is None:
+        pytest.skip("environment.yml was not solved: there is no micromamba, mamba or conda on this machine")
+    names = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
+    command = [solver, "create", "--dry-run", "--yes", "--name", "solved", "--override-channels", "-c", "conda-forge"]
+    asked = subprocess.run([*command, *(n for n in names if isinstance(n, str))], capture_output=True, text=True)
+    if asked.returncode and re.search(r"download error|connection|could not resolve|HTTPError", asked.stderr, re.I):
+        pytest.skip("environment.yml was not solved: conda-forge cannot be reached from here")
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+
+
 def test_what_is_imported_is_required():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
     trees |= {path: ast.parse(code(path)) for path in ROOT.glob("notebooks/*/*.ipynb")}
@@ -380,10 +393,29 @@ def test_versions_and_pythons_agree_wherever_they_stand():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {fallback}" in changelog
     assert f"version: {fallback}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    for name in ("codemeta.json", ".zenodo.json"):
+        stated = json.loads((ROOT / name).read_text(encoding="utf-8"))
+        assert (stated["version"], stated["license"].rpartition("/")[2]) == (fallback, about["license"])
+        assert set(stated["keywords"]) <= set(about["keywords"])
     named = {c.rpartition(" ")[2] for c in about["classifiers"] if re.fullmatch(r".*Python :: 3\.\d+", c)}
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     assert named == set(jobs["test"]["strategy"]["matrix"]["python"])
     assert min(named, key=lambda v: int(v[2:])) == about["requires-python"].removeprefix(">=")
+    assert (ROOT / "binder" / "runtime.txt").read_text().strip().removeprefix("python-") in named
+    assert re.search(r"^FROM python:([\d.]+)-", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[1] in named
+
+
+def test_the_badge_counts_the_records():
+    out = subprocess.run(
+        [sys.executable, ROOT / ".github" / "badge.py", "/dev/stdout"], capture_output=True, text=True, check=True
+    )
+    records = [path for path in (ROOT / "figures" / "laptop").glob("*/*.json") if '"claims"' in path.read_text()]
+    assert json.loads(out.stdout)["message"] == f"{len(records)} items recorded"
+
+
+def test_binder_installs_extras_that_exist_and_no_torch():
+    [extras] = re.findall(r'"\.\[(.*?)\]"', (ROOT / "binder" / "postBuild").read_text(encoding="utf-8"))
+    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"]) - {"torch", "all", "test"}
 
 
 # --- the tree
