@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from handful import (
     VCGMM,
+    AnyEstimatorCoreset,
     BilevelCoreset,
     CoresetEstimator,
     CoresetSampler,
@@ -28,9 +29,9 @@ from handful import (
 )
 from handful.baselines import FRCL, ForgettingEvents, Hardest, Herding, ICaRL, MaxEntropy, StratifiedCoreset
 from handful.bilevel import Exchange, Forward, OptimalDesign, ProxyCoreset
-from handful.bilevel.proxies import Nystrom, TreeLeaves
 from handful.clustering import MiniBatchKMeans
 from handful.dictionary import MeasurementSelector
+from handful.proxies import Nystrom, TreeLeaves
 from handful.sensitivity import MixtureSensitivity
 from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, Reservoir
 from scipy import sparse
@@ -380,7 +381,7 @@ def all_that_fit():
         *(cls(size=12) for cls in chosen_by),
         BilevelCoreset(size=12, robust=True),
         BilevelCoreset(size=12, strategy=Exchange()),
-        BilevelCoreset.for_estimator(LogisticRegression(), size=12),
+        AnyEstimatorCoreset(LogisticRegression(), size=12),
         CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()),
         CoresetSampler(UniformCoreset(30, random_state=0)),
         MergeReduce(UniformCoreset(), size=20, leaf_size=100),

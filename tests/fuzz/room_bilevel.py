@@ -1,8 +1,7 @@
 """Rows of the table: what a bilevel coreset is made of: problems, strategies, solvers, kernels, designs."""
 
 import numpy as np
-from handful import BilevelCoreset, bilevel
-from handful.bilevel import proxies
+from handful import BilevelCoreset, bilevel, proxies, suspects
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomTreesEmbedding
 
 from fuzz.kinds import MAY_FAIL, boolean, choice, integer, labels, made, matrix, number, same, seed, vector
@@ -192,7 +191,7 @@ def entries():
             n_components=integer(good=(1, 3, 64)),
         ),
         "suspects": entry(
-            bilevel.suspects,
+            suspects,
             BY_NAME,
             check=_check_suspects,
             problem=choice(bilevel.Logistic(1.0), bilevel.LeastSquares(), names="problem|Problem"),

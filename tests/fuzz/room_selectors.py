@@ -19,7 +19,7 @@ from handful import (
     compare,
 )
 from handful.baselines import StratifiedCoreset
-from handful.bilevel import Forward, OptimalDesign, ProxyCoreset, TrainerCoreset
+from handful.bilevel import AnyEstimatorCoreset, Forward, OptimalDesign, ProxyCoreset
 from handful.continual import Memory, ReplayBuffer
 from handful.resampling import WeightedLabels
 from handful.sensitivity import SVMCoreset
@@ -314,12 +314,12 @@ def _estimate(cls, arguments, world):
 def entries():
     found = {}
     for cls in all_selectors():
-        if cls is TrainerCoreset:
+        if cls is AnyEstimatorCoreset:
             continue  # a row of its own
         room = ".".join(cls.__module__.split(".")[:2])
         found[f"{room}.{cls.__name__}"] = _selector(cls)
-    found["handful.bilevel.TrainerCoreset"] = entry(
-        TrainerCoreset,
+    found["handful.bilevel.AnyEstimatorCoreset"] = entry(
+        AnyEstimatorCoreset,
         BY_NAME,
         run=fit,
         check=check_coreset,
