@@ -225,7 +225,8 @@ def entries():
             random_state=same(0, 1),
         ),
     }
-    return {f"handful.bilevel.{name}": row for name, row in rows.items()}
+    homes = {"proxies": "handful.", "suspects": "handful."}
+    return {f"{homes.get(name.split('.')[0], 'handful.bilevel.')}{name}": row for name, row in rows.items()}
 
 
 def _module(world):
