@@ -114,7 +114,7 @@ def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-ROOMS = [m.name for m in pkgutil.iter_modules(handful.__path__) if m.ispkg and m.name != "distributed"]  # needs dask
+ROOMS = [m.name for m in pkgutil.iter_modules(handful.__path__) if m.ispkg]
 
 
 @pytest.mark.parametrize("room", ROOMS)

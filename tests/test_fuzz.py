@@ -22,8 +22,8 @@ SLOW = {
     "handful.active.supervised.SupervisedNetwork": 10,
     "handful.bilevel.GaussianMixture": 20,
     "handful.bilevel.Network": 10,
-    "handful.bilevel.AnyEstimatorCoreset": 10,
-    "handful.proxies.CNTK": 20,
+    "handful.bilevel.TrainerCoreset": 10,
+    "handful.bilevel.proxies.CNTK": 20,
     "handful.continual.vcl.VCL": 15,
 }
 
@@ -84,9 +84,9 @@ def estimators():
     )
     from handful.baselines import FRCL, ForgettingEvents, Hardest, Herding, ICaRL, MaxEntropy, StratifiedCoreset
     from handful.bilevel import OptimalDesign
+    from handful.bilevel.proxies import RBF, Nystrom
     from handful.clustering import MiniBatchKMeans
     from handful.dictionary import MeasurementSelector
-    from handful.proxies import RBF, Nystrom
     from handful.sensitivity import MixtureSensitivity
     from handful.streaming import ClassBalancedReservoir, Reservoir
 

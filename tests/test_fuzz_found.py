@@ -34,11 +34,11 @@ from handful.bilevel import (
     design_objective,
     suspects,
 )
+from handful.bilevel.proxies import CNTK, NTK, RBF, Linear, Nystrom, Polynomial, TreeLeaves
 from handful.continual.vcl import VCL
 from handful.data import Dataset, split, zero_one
 from handful.dictionary.generative import Generative, train_vae
 from handful.linalg import project_simplex
-from handful.proxies import CNTK, NTK, RBF, Linear, Nystrom, Polynomial, TreeLeaves
 from handful.resampling import WeightedLabels
 from handful.sampling import FullInformation, MixtureSampler, UniformSampler, distance_components
 from handful.sampling.full_information import mixture_cost, mixture_cost_gradient

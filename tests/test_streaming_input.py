@@ -128,7 +128,7 @@ def test_what_stops_a_reservoir_after_its_draws_changes_nothing(data, monkeypatc
     stream = of(kind).partial_fit(X[:300], y[:300])
     before = pickle.dumps(vars(stream))
     with monkeypatch.context() as patch:
-        patch.setattr(reservoir, "concatenate", stop)
+        patch.setattr(reservoir, "joined", stop)
         with pytest.raises(error):
             stream.partial_fit(X[300:], y[300:] + 1)  # with a class that is new
     assert pickle.dumps(vars(stream)) == before

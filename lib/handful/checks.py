@@ -3,7 +3,6 @@
 import operator
 import os
 from numbers import Integral, Real
-from pkgutil import resolve_name
 
 import numpy as np
 from scipy import sparse
@@ -22,25 +21,7 @@ LIMITS = {
 
 
 class ConvergenceError(ValueError):
-    """A solver or a training did not converge: check the scale of the features, the penalty, the learning rate."""
-
-
-def is_dask(*data):
-    """Whether one of some arguments is a dask collection; dask is not imported."""
-    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
-
-
-def over_chunks(name):
-    """A function of `handful.distributed`, which is imported only where there are dask data."""
-    return resolve_name(f"handful.distributed:{name}")
-
-
-def refuse_dask(estimator, way_out, *data):
-    """ValueError, with a way out, where one of some arguments is a dask collection."""
-    if is_dask(*data):
-        raise ValueError(
-            f"{type(estimator).__name__} takes no dask data, which it would pull into this process; {way_out}"
-        )
+    """A solve or a training did not end where it should: features, a penalty or a rate are out of scale."""
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):

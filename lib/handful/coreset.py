@@ -1,25 +1,29 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from handful.blocks import Blocks, as_blocks, is_blocks, is_dask, is_files
 from handful.checks import (
+    MAX_SEED,
     as_generator,
     check_coreset,
     check_magnitude,
     check_sample_weight,
     check_size,
     checked_shape,
-    is_dask,
-    over_chunks,
 )
-from handful.types import Table
+from handful.types import Block, Table, joined, take_rows
+
+PER_BLOCK = 4  # times max(size, d): the fewest rows that a block is chosen from
+MOST_ENTRIES = 1 << 27  # of a block that is joined from smaller ones: 1 GiB of float64
 
 
 @dataclass(frozen=True)
@@ -57,21 +61,24 @@ class Coreset:
         Parameters
         ----------
         X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices, torch tensors or dask data of the
-            data set's length; None stays None. A dask bag of pairs stands for both, `X` and the labels
+            data set's length; None stays None. `Blocks`, files and a dask bag stand for all of `X`, `y` and
+            `sample_weight`, as in `fit`
 
         Returns
         -------
-        list : the rows of each argument, in the order of the call, then the weights, shape (m,)
+        list : the rows of each argument, in the order of the call, then the weights, shape (m,). Rows of files and dask
+            data are numpy arrays or pandas frames
 
         Raises
         ------
         ValueError
             for an argument that is shorter than the data set that the coreset was chosen from
         """
-        if type(X).__module__.startswith("dask.bag"):
-            X, y, _ = over_chunks("Chunks")(X).take(self.indices)
-            return [X, self.weights] if y is None and not arrays else [X, y, self.weights]
-        return [*(take_rows(a, self.indices) for a in (X, *arrays)), self.weights]
+        if isinstance(X, Blocks) or is_files(X) or type(X).__module__.startswith("dask.bag"):
+            given = [a for a in arrays if a is not None]
+            rows = as_blocks(X, *given).take(self.indices)
+            return [rows.X, *([rows.y] if arrays or rows.y is not None else []), self.weights]
+        return [*(_rows_of(a, self.indices) for a in (X, *arrays)), self.weights]
 
     def subset(self, dataset: Any) -> Any:
         """The coreset of a `torch.utils.data.Dataset`, as a `torch.utils.data.Subset` that yields weights.
@@ -84,31 +91,8 @@ class Coreset:
         return WeightedSubset(dataset, self.indices, self.weights)
 
 
-def take_rows(array, indices):
-    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
-    if array is None:
-        return None
-    if is_dask(array):
-        return over_chunks("take")(array, indices)
-    if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
-        array = np.asarray(array)
-    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
-    if len(indices) and np.max(indices) >= n:
-        largest = np.max(indices)
-        raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
-    if hasattr(array, "iloc"):  # pandas
-        return array.iloc[indices]
-    if type(array).__module__.startswith("polars"):
-        return array[indices]
-    if type(array).__module__.startswith("pyarrow"):
-        return array.take(indices)
-    if sparse.issparse(array):
-        return array.tocsr()[indices]
-    if hasattr(array, "index_select"):  # torch
-        import torch
-
-        return array[torch.as_tensor(indices, device=array.device)]
-    return np.asarray(array)[indices]
+def _rows_of(array, indices):
+    return Blocks(array).take(indices).X if is_dask(array) else take_rows(array, indices)
 
 
 class Selector(BaseEstimator):
@@ -136,11 +120,8 @@ class Selector(BaseEstimator):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d); or a dask array, frame or
-            bag of chunks ``(X, y, sample_weight)``, which selectors that need all rows at once refuse. How often the
-            others read each chunk, at most: `UniformCoreset` 2 times, `LightweightCoreset` 4, `SVMCoreset` 5,
-            `KMeansPlusPlus` 13, the logistic and mixture sensitivities 16, `StratifiedCoreset` 3 times and once for
-            each class, `KCenter` once for each point, `BilevelCoreset` twice for each point or batch (see
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). What does not fit into
+            the memory, a memory map, files, dask data or `handful.blocks.Blocks`, is chosen from block by block (see
             docs/distributed.md)
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
@@ -155,12 +136,43 @@ class Selector(BaseEstimator):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
-        if is_dask(X, y, sample_weight):
-            return over_chunks("fit")(self, X, y, sample_weight)
+        if is_blocks(X, y, sample_weight):
+            return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
+        return self
+
+    def _fit_blocks(self, blocks):
+        blocks = blocks.at_least(rows_per_block(blocks, self.size))
+        if len(blocks) == 1:
+            block = next(iter(blocks))
+            return self.fit(block.X, block.y, block.weights)
+        self.indices_, self.weights_ = self._select_blocks(blocks, as_generator(self.random_state))
+        if blocks.like is None:
+            self.n_features_in_ = blocks.d
+        else:
+            validate_data(self, blocks.like, skip_check_array=True)  # the number and the names of the features
+        return self
+
+    def _select_blocks(self, blocks, rng):
+        """As `_select`, of rows in blocks: `size` rows of each, and `size` of all that were chosen; weights multiply.
+
+        The rows chosen from a block stand for it by their weights, so the second choice is among rows that stand for
+        the whole. Draws from B blocks are B times `size`: nearly all noise is that of the second choice.
+        """
+        chooser, seed = clone(self._in_a_block()).set_params(size=self.size), int(rng.integers(MAX_SEED))
+        n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
+        check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
+        union = joined([block for block in chosen if len(block)])
+        if len(union) <= self.size:  # fewer than wanted, where optimised weights are zero
+            return union.ids, union.weights
+        self._fit_blocks(Blocks(union.X, union.y, union.weights))
+        return union.ids[self.indices_], self.weights_
+
+    def _in_a_block(self):
+        """The selector that chooses from each block."""
         return self
 
     def _check_input(self, X, y, sample_weight):
@@ -213,6 +225,52 @@ class Selector(BaseEstimator):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
+
+
+def rows_per_block(blocks, size):
+    """The rows that each block needs for a choice of `size`; with a warning where the memory holds fewer."""
+    wanted = PER_BLOCK * max(size, blocks.d)
+    most = max(1, blocks.n * MOST_ENTRIES // max(1, blocks.n_entries))
+    if most < wanted < blocks.n:
+        warnings.warn(
+            f"blocks hold {most:,} rows, fewer than {PER_BLOCK} x max(size, columns) = {wanted:,}, as more would need "
+            "more than a gigabyte: choices from so few rows may be poor; lower size, or give fewer columns.",
+            stacklevel=4,
+        )
+    return min(wanted, most)
+
+
+def _chosen_of_block(block, selector, seed):
+    block = block.of_positive_weight()
+    n_present = len(block)
+    if n_present > selector.size:
+        block = reduced([block], selector, selector.size, np.random.default_rng([seed, int(block.ids[0])]))
+    return n_present, block
+
+
+def reduced(blocks, selector, size, rng):
+    """At most `size` weighted rows that stand for several blocks: a Block.
+
+    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight without the others;
+    otherwise `choose` selects from it.
+
+    Parameters
+    ----------
+    blocks : list of Block
+    selector : Selector; its `size` and `random_state` are set here
+    size : int
+    rng : numpy.random.Generator
+    """
+    union = joined(blocks)
+    if len(union) <= size:
+        return union
+    if np.count_nonzero(union.weights) <= size:  # optimised weights may be 0
+        return union.of_positive_weight()
+    chosen, weights = choose(
+        clone(selector).set_params(size=size, random_state=rng), union.X, union.y, union.weights, rng
+    )
+    rows = union.take(chosen)
+    return Block(rows.X, rows.y, np.asarray(weights, dtype=np.float64), rows.ids)
 
 
 def check_selector(selector, hint=""):

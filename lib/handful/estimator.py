@@ -12,9 +12,10 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
-from handful.checks import MAX_SEED, as_generator, check_sample_weight, is_dask, over_chunks, refuse_dask
-from handful.coreset import check_selector, choose, take_rows
-from handful.types import Seed, Table
+from handful.blocks import is_blocks, rowwise
+from handful.checks import MAX_SEED, as_generator, check_sample_weight
+from handful.coreset import check_selector, choose
+from handful.types import Seed, Table, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
@@ -32,9 +33,9 @@ def _of_the_estimator(name, doc):
     # A method that asks the fitted estimator; it exists if the estimator has a method of that name.
     def method(self, X: Table, **params: Any) -> np.ndarray:
         check_is_fitted(self, "estimator_")
+        if is_blocks(X):
+            return rowwise(self, name, X, **params)
         params = self._route(name, params)["estimator"][name]
-        if is_dask(X):
-            return over_chunks("rowwise")(self.estimator_, name, X, **params)
         return getattr(self.estimator_, name)(X, **params)
 
     method.__name__, method.__doc__ = name, doc
@@ -74,7 +75,6 @@ class Delegate(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
         """The fitted estimator's own score on (X, y)."""
         check_is_fitted(self, "estimator_")
-        refuse_dask(self, "score each chunk, or a sample of the rows.", X, y, sample_weight)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
 
@@ -106,7 +106,7 @@ def check_takes_weights(estimator):
         return
     way_out = "choose an estimator that takes one, or train it yourself on the rows that the selector takes."
     if hasattr(estimator, "predict"):
-        way_out = "choose an estimator that takes one, or train it yourself on rows of AnyEstimatorCoreset."
+        way_out = "choose an estimator that takes one, or train it yourself on rows of BilevelCoreset.for_estimator."
     if hasattr(estimator, "steps"):
         way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
     raise ValueError(
@@ -196,7 +196,6 @@ class CoresetEstimator(Delegate):
         """
         self._check_parts()
         routed = self._route("partial_fit", params)
-        refuse_dask(self, "give it one chunk after the other, computed.", X, y, sample_weight)
         first = not hasattr(self, "estimator_")
         if first:
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
@@ -228,7 +227,7 @@ class CoresetEstimator(Delegate):
     def _check_rows(self, X):
         # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
         takes = get_tags(self.estimator).input_tags
-        if not is_dask(X) and not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
+        if not is_blocks(X) and not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
 

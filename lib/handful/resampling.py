@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import is_dask
-from handful.coreset import check_selector, take_rows
+from handful.coreset import check_selector
 from handful.estimator import Delegate, check_takes_weights
 from handful.types import Table
 
@@ -85,20 +84,15 @@ class CoresetSampler(BaseEstimator):
         TypeError
             if `selector` is no selector
         ValueError
-            without y, also for a bag of pairs
+            without y
         """
         check_selector(self.selector, "; CoresetSampler takes the selector alone")
         if y is None:
-            if is_dask(X):
-                raise ValueError(
-                    "CoresetSampler takes dask data as rows and labels apart, not as a bag of pairs: "
-                    "give arrays or frames, or one chunk after the other, computed."
-                )
             raise ValueError("CoresetSampler hands on the weights with y, got y=None: give labels or targets.")
         self.selector_ = clone(self.selector).fit(X, y)
         self.sample_indices_, self.sample_weight_ = self.selector_.indices_, self.selector_.weights_
-        chosen = self.sample_indices_
-        return take_rows(X, chosen), WeightedLabels(take_rows(y, chosen), self.sample_weight_)
+        X_small, y_small, weights = self.selector_.take(X, y)
+        return X_small, WeightedLabels(y_small, weights)
 
     def fit(self, X: Table, y: Table) -> Self:
         """Choose rows; `sample_indices_` and `sample_weight_` say which."""

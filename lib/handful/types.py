@@ -1,9 +1,100 @@
-"""Types of the public interface, for its annotations."""
+"""Types of the public interface, and rows of any table: taken, joined, and compared in their form."""
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy import sparse
 
-# Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors or dask arrays, as each class says.
+# Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors, files or dask data, as each class says.
 Table: TypeAlias = Any
 Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Weighted rows in memory.
+
+    Attributes
+    ----------
+    X : array, data frame or CSR matrix, shape (m, d)
+    y : array or column, m entries, or None
+    weights : float array, shape (m,)
+    ids : int array, shape (m,); the places of the rows in the whole data
+    """
+
+    X: Any
+    y: Any
+    weights: np.ndarray
+    ids: np.ndarray
+
+    def __len__(self):
+        return len(self.weights)
+
+    def take(self, rows):
+        """The rows at some places: a Block."""
+        return Block(take_rows(self.X, rows), take_rows(self.y, rows), self.weights[rows], self.ids[rows])
+
+    def of_positive_weight(self):
+        """The rows whose weight is not 0: a Block."""
+        return self if (self.weights > 0).all() else self.take(np.flatnonzero(self.weights > 0))
+
+
+def joined(blocks):
+    """The union of several blocks, the rows of the first one first: a Block."""
+    columns = ([getattr(block, name) for block in blocks] for name in ("X", "y", "weights", "ids"))
+    return Block(*map(join_rows, columns))
+
+
+def join_rows(parts):
+    """Arrays, frames or CSR matrices one after the other; None where the first is None."""
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts)
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+
+
+def take_rows(array, indices):
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
+    if array is None:
+        return None
+    if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
+        array = np.asarray(array)
+    n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
+    if len(indices) and np.max(indices) >= n:
+        largest = np.max(indices)
+        raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
+    if hasattr(array, "iloc"):  # pandas
+        return array.iloc[indices]
+    if type(array).__module__.startswith("polars"):
+        return array[indices]
+    if type(array).__module__.startswith("pyarrow"):
+        return array.take(indices)
+    if sparse.issparse(array):
+        return array.tocsr()[indices]
+    if hasattr(array, "index_select"):  # torch
+        import torch
+
+        return array[torch.as_tensor(indices, device=array.device)]
+    return np.asarray(array)[indices]
+
+
+def form_of(X, y):
+    """What must not differ between parts of one data set, in words: a dict."""
+    columns = getattr(X, "columns", None)
+    words = y is not None and np.asarray(y).dtype.kind in "OUS"
+    return {
+        "X": "sparse rows" if sparse.issparse(X) else "dense rows",
+        "columns": f"{X.shape[1:]} columns" if columns is None else f"the columns {', '.join(map(str, columns))}",
+        "y": "no y" if y is None else "words in y" if words else "numbers in y",
+    }
+
+
+def check_form(before, now, name, others):
+    """ValueError where a part's form `now` is not the form `before` of the `others`."""
+    for what in before:
+        if now[what] != before[what]:
+            raise ValueError(f"{name} has {now[what]}, but {others} {before[what]}; give every part in the same form.")

@@ -1,7 +1,8 @@
 """Rows of the table: what a bilevel coreset is made of: problems, strategies, solvers, kernels, designs."""
 
 import numpy as np
-from handful import BilevelCoreset, bilevel, proxies, suspects
+from handful import BilevelCoreset, bilevel
+from handful.bilevel import proxies
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomTreesEmbedding
 
 from fuzz.kinds import MAY_FAIL, boolean, choice, integer, labels, made, matrix, number, same, seed, vector
@@ -191,7 +192,7 @@ def entries():
             n_components=integer(good=(1, 3, 64)),
         ),
         "suspects": entry(
-            suspects,
+            bilevel.suspects,
             BY_NAME,
             check=_check_suspects,
             problem=choice(bilevel.Logistic(1.0), bilevel.LeastSquares(), names="problem|Problem"),
@@ -225,8 +226,7 @@ def entries():
             random_state=same(0, 1),
         ),
     }
-    homes = {"proxies": "handful.", "suspects": "handful."}
-    return {f"{homes.get(name.split('.')[0], 'handful.bilevel.')}{name}": row for name, row in rows.items()}
+    return {f"handful.bilevel.{name}": row for name, row in rows.items()}
 
 
 def _module(world):

@@ -19,11 +19,11 @@ from handful import (
     compare,
 )
 from handful.baselines import StratifiedCoreset
-from handful.bilevel import AnyEstimatorCoreset, Forward, OptimalDesign, ProxyCoreset
+from handful.bilevel import Forward, OptimalDesign, ProxyCoreset, TrainerCoreset
 from handful.continual import Memory, ReplayBuffer
 from handful.resampling import WeightedLabels
 from handful.sensitivity import SVMCoreset
-from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, Node, Reservoir, concatenate, reduce_nodes
+from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, Reservoir
 from handful.torch_data import WeightedSubset
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
@@ -297,12 +297,6 @@ def _weights_of(world, name, odd):
     return Case(world.pick(wrong), FAILS, "weight")
 
 
-def _nodes(world):
-    half = world.n // 2
-    rows = Node(world.X, world.code, np.ones(world.n), np.arange(world.n))
-    return [rows.take(np.arange(half)), rows.take(np.arange(half, world.n))]
-
-
 def _estimate(cls, arguments, world):
     selector = arguments["selector"]
     if "size" in arguments and hasattr(selector, "set_params"):
@@ -314,12 +308,12 @@ def _estimate(cls, arguments, world):
 def entries():
     found = {}
     for cls in all_selectors():
-        if cls is AnyEstimatorCoreset:
+        if cls is TrainerCoreset:
             continue  # a row of its own
         room = ".".join(cls.__module__.split(".")[:2])
         found[f"{room}.{cls.__name__}"] = _selector(cls)
-    found["handful.bilevel.AnyEstimatorCoreset"] = entry(
-        AnyEstimatorCoreset,
+    found["handful.bilevel.TrainerCoreset"] = entry(
+        TrainerCoreset,
         BY_NAME,
         run=fit,
         check=check_coreset,
@@ -340,25 +334,6 @@ def entries():
     found[f"{streaming}.DynamicMergeReduce"] = _stream(DynamicMergeReduce, selector=selectors, sample_weight=weights)
     found[f"{streaming}.Reservoir"] = _stream(Reservoir)
     found[f"{streaming}.ClassBalancedReservoir"] = _stream(ClassBalancedReservoir, True)
-    nodes = made(_nodes)
-    found[f"{streaming}.concatenate"] = entry(concatenate, BY_NAME, nodes=nodes)
-    found[f"{streaming}.reduce_nodes"] = entry(
-        reduce_nodes,
-        BY_NAME,
-        nodes=nodes,
-        selector=same(UniformCoreset()),
-        size=same(1, 2, 5),
-        rng=made(lambda world: np.random.default_rng(0)),
-    )
-    found[f"{streaming}.Node"] = entry(
-        Node,
-        BY_NAME,
-        X=made(lambda w: w.X),
-        y=made(lambda w: w.code),
-        weights=made(lambda w: np.ones(w.n)),
-        ids=made(lambda w: np.arange(w.n)),
-        run=lambda cls, a, w: call(cls, a, w).of_positive_weight().take([0]),
-    )
     found["handful.continual.ReplayBuffer"] = entry(
         ReplayBuffer,
         BY_NAME,

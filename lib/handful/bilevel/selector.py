@@ -18,7 +18,9 @@ from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.checks import as_generator, is_dask, over_chunks
+from handful.bilevel.trainer import TrainerCoreset
+from handful.blocks import as_blocks, is_blocks
+from handful.checks import as_generator
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.types import Seed, Table
@@ -134,6 +136,35 @@ class BilevelCoreset(Selector):
         self.random_state = random_state
         self.verbose = verbose
 
+    @classmethod
+    def for_estimator(
+        cls, estimator: Any, *, size: int = 100, random_state: Seed = None, selector: Any = None, **options: Any
+    ) -> Any:
+        """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
+
+        Parameters
+        ----------
+        estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one
+        size, random_state : as in `TrainerCoreset`
+        selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``
+        options : further parameters of `TrainerCoreset`, such as ``proxy=Nystrom(RBF())``
+
+        Returns
+        -------
+        TrainerCoreset, not yet fitted
+
+        Raises
+        ------
+        ValueError
+            for an estimator of no known family, unless a `proxy` is given
+        TypeError
+            for a class in place of an estimator, and for one that neither classifies nor regresses
+        """
+        selector = cls() if selector is None else selector
+        few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)
+        few.ways(1.0)  # tells now if the family is unknown
+        return few
+
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
         """Choose the coreset.
 
@@ -142,9 +173,7 @@ class BilevelCoreset(Selector):
 
         Parameters
         ----------
-        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`.
-            Dask data are for `Logistic` and `LeastSquares` by forward selection from the training rows: the same rows
-            are chosen as on one machine, up to the order of sums, in two passes for each point or batch
+        X, y, sample_weight : as in `Selector.fit`; `y` may be soft targets, shape (n, classes), for `Logistic`
         validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows for the outer loss; see `outer`
 
         Raises
@@ -154,14 +183,14 @@ class BilevelCoreset(Selector):
         MemoryError
             where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
-        model_of = over_chunks("bilevel_model") if is_dask(X, y, sample_weight) else _model
-        if model_of is _model:
-            X, y, sample_weight = self._check_input(X, y, sample_weight)
+        if is_blocks(X, y, sample_weight):
+            return self._fit_blocks(as_blocks(X, y, sample_weight))
+        X, y, sample_weight = self._check_input(X, y, sample_weight)
         problem, strategy, rule, weighting, ihvp = self._checked_options()
         rng = as_generator(self.random_state)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
-        model, candidates, total = model_of(self, X, y, sample_weight, validation, rng, **options)
+        model, candidates, total = _model(self, X, y, sample_weight, validation, rng, **options)
         start = strategy.start(candidates, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)

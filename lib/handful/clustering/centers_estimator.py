@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import is_dask, over_chunks
+from handful.blocks import by_blocks
 from handful.clustering.distances import BLOCK_ENTRIES, sq_distances
 from handful.types import Table
 
@@ -12,11 +12,10 @@ from handful.types import Table
 class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Base of estimators with `n_clusters` and `cluster_centers_`."""
 
+    @by_blocks
     def transform(self, X: Table) -> np.ndarray:
         """Distances to the centres, shape (n, C)."""
         check_is_fitted(self)
-        if is_dask(X):
-            return over_chunks("rowwise")(self, "transform", X)
         X = self._validate(X)
         step = max(1, BLOCK_ENTRIES // len(self.cluster_centers_))
         blocks = (X[start : start + step] for start in range(0, X.shape[0], step))

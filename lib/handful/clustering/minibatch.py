@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
+from handful.blocks import by_blocks
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -13,9 +14,6 @@ from handful.checks import (
     check_magnitude,
     check_sample_weight,
     check_size,
-    is_dask,
-    over_chunks,
-    refuse_dask,
 )
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import nearest_centers
@@ -171,11 +169,10 @@ class MiniBatchKMeans(CentersEstimator):
             X, indices = X[indices].toarray(), np.arange(len(indices))
         return kmeans_step(X, indices, weights, self.cluster_centers_, self.counts_)
 
+    @by_blocks
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
         check_is_fitted(self)
-        if is_dask(X):
-            return over_chunks("rowwise")(self, "predict", X)
         return self._nearest(X)[0]
 
     def score(self, X, y=None, sample_weight=None):
@@ -185,13 +182,9 @@ class MiniBatchKMeans(CentersEstimator):
 
     def _nearest(self, X):
         check_is_fitted(self)
-        refuse_dask(self, "score the rows of a LightweightCoreset, with their weights.", X)
         return nearest_centers(self._validate(X), self.cluster_centers_)
 
     def _check(self, X, sample_weight, *, reset):
-        refuse_dask(
-            self, "fit the rows of a LightweightCoreset, which takes them, with their weights.", X, sample_weight
-        )
         X = self._validate(X, reset=reset)
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])

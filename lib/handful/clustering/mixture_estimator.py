@@ -4,7 +4,8 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from handful.checks import as_generator, check_integer, is_dask, over_chunks
+from handful.blocks import by_blocks
+from handful.checks import as_generator, check_integer
 from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import dense_blocks, nearest_centers, sq_distances
 from handful.clustering.walk import walk_to_centers
@@ -16,6 +17,7 @@ SCORE_ENTRIES = 1 << 22  # distances held at a time
 class MixtureEstimator(CentersEstimator):
     """Base of estimators with `cluster_centers_`, `variance_`, `weights_` and `neighbors_`."""
 
+    @by_blocks
     def predict(self, X: Table, *, greedy: bool = False) -> np.ndarray:
         """The nearest centre of each row (with "isotropic" the likeliest cluster), int array of shape (n,).
 
@@ -28,8 +30,6 @@ class MixtureEstimator(CentersEstimator):
             rows that lie in clusters, one or two in a hundred end at another centre; without clusters a third may.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return over_chunks("rowwise")(self, "predict", X, greedy=greedy)
         X = self._validate(X)
         if greedy:
             return np.concatenate([self._walk(rows) for _, rows in dense_blocks(X, X.shape[0])])
@@ -37,22 +37,20 @@ class MixtureEstimator(CentersEstimator):
             return nearest_centers(X, self.cluster_centers_)[0]
         return self._likeliest(X)
 
+    @by_blocks
     def score_samples(self, X: Table) -> np.ndarray:
         """Log-density of each row under the mixture, in nats, float64 array of shape (n,)."""
         check_is_fitted(self)
-        if is_dask(X):
-            return over_chunks("rowwise")(self, "score_samples", X)
         return np.concatenate([logsumexp(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
     def score(self, X: Table, y: Table = None) -> float:
         """Mean log-density of the rows."""
         return float(self.score_samples(X).mean())
 
+    @by_blocks
     def predict_proba(self, X: Table) -> np.ndarray:
         """Posterior probabilities of the clusters for each row, float64 array of shape (n, C); all C are computed."""
         check_is_fitted(self)
-        if is_dask(X):
-            return over_chunks("rowwise")(self, "predict_proba", X)
         return np.concatenate([softmax(joints, axis=1) for joints in self._log_joints(self._validate(X))])
 
     def bic(self, X: Table) -> float:

@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
+from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
     as_generator,
     check_integer,
@@ -15,8 +16,6 @@ from handful.checks import (
     check_number,
     check_rows,
     check_sample_weight,
-    is_dask,
-    over_chunks,
 )
 from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
 from handful.clustering.mixture_estimator import MixtureEstimator
@@ -33,7 +32,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
-from handful.sensitivity.lightweight import lightweight_coreset
+from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.types import Seed, Table
 
 FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
@@ -162,14 +161,14 @@ class VCGMM(MixtureEstimator):
 
     def _fit(self, X, sample_weight, *, go_on, past=None):
         init, algorithm = self._check_options()
-        lazy = is_dask(X, sample_weight)
-        data, n_rows = (self._open_chunks if lazy else self._open)(X, sample_weight, go_on)
+        in_blocks = is_blocks(X, sample_weight) and not isinstance(X, np.ndarray)
+        data, n_rows = (self._open_blocks if in_blocks else self._open)(X, sample_weight, go_on)
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
         rng = as_generator(self.random_state)
-        rows, counts, n_distances = (self._coreset_of_chunks if lazy else self._coreset)(*data, rng)
+        rows, counts, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
         self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
         # The unit of the weights changes nothing but the bound.
         unit = counts.max()
@@ -178,7 +177,7 @@ class VCGMM(MixtureEstimator):
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace, unit, algorithm.moves)
         if self.compute_labels:
-            if lazy:
+            if in_blocks:
                 self.labels_ = self.predict(X)
             else:
                 self._keep_labels(*data)
@@ -194,23 +193,18 @@ class VCGMM(MixtureEstimator):
         weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
         return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))
 
-    def _open_chunks(self, X, sample_weight, go_on):
+    def _open_blocks(self, X, sample_weight, go_on):
         if self.coreset_size is None:
             raise ValueError(
-                "coreset_size must be an integer for dask data, which VCGMM fits a coreset of, got None: try 2**16."
+                "coreset_size must be an integer for dask data and files, of which VCGMM fits a coreset, got None: try "
+                "2**16."
             )
-        chunks = over_chunks("Chunks")(X, None, sample_weight)
-        if chunks.sparse:
-            raise ValueError("VCGMM takes no sparse chunks: make them dense.")
-        if go_on and chunks.d != self.n_features_in_:
-            raise ValueError(f"X has {chunks.d} features, but VCGMM is expecting {self.n_features_in_}.")
-        chunks.describe(self)
-        check_magnitude(np.array([chunks.largest]), "X", chunks.dtype)
-        return (chunks,), int(chunks.present.sum())
+        blocks = as_blocks(X, None, sample_weight)
+        return (blocks, not go_on), blocks.n
 
-    def _coreset_of_chunks(self, chunks, rng):
-        rows, _, counts = over_chunks("lightweight_rows")(chunks, self.coreset_size, rng)
-        return rows, counts, chunks.n
+    def _coreset_of_blocks(self, blocks, reset, rng):
+        rows = lightweight_blocks(blocks, self.coreset_size, rng=rng)
+        return self._validate(rows.X, reset=reset), rows.weights, blocks.n
 
     def _keep_labels(self, X, weights):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)

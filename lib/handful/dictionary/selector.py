@@ -6,7 +6,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.checks import check_integer, check_magnitude, check_rows, refuse_dask
+from handful.checks import check_integer, check_magnitude, check_rows
 from handful.dictionary.recovery import L1, Recovery
 
 
@@ -67,7 +67,6 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             for values that are not finite or too large, atoms of another length than the signals, a size outside
             1..m, and options out of range
         """
-        refuse_dask(self, "choose for the rows of a UniformCoreset, which takes them.", X)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
         atoms, recovery = self._dictionary(X), self._recovery()
@@ -95,7 +94,6 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def transform(self, X):
         """Measurements, shape (n, size), of the signals in the rows of `X`."""
         check_is_fitted(self, "indices_")
-        refuse_dask(self, "map it over the chunks: X.map_blocks(selector.transform).", X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return X @ self.measurements_.T.astype(X.dtype)
 

@@ -1,7 +1,7 @@
 """Adaptive importance sampling: mixtures (VRM), bandits (VRB), k-DPPs, prioritised replay.
 
-`AdaptiveBatchSampler` and `Weighted`, which put any of these samplers under a torch DataLoader, and
-`DistributedMixtureSampler`, for several processes, need torch, which is imported when they are asked for.
+`AdaptiveBatchSampler` and `Weighted`, which put any of these samplers under a torch DataLoader, need torch, which is
+imported when they are asked for.
 """
 
 from handful.lazy import lazy_names
@@ -36,7 +36,6 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AdaptiveBatchSampler": "handful.sampling.torch_sampler",
-        "DistributedMixtureSampler": "handful.sampling.torch_distributed",
         "Weighted": "handful.sampling.torch_sampler",
     },
 )

@@ -9,10 +9,10 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
+from handful.checks import MAX_SEED, check_generator, check_integer, check_magnitude, check_rows, check_sample_weight
 from handful.coreset import Selector
 from handful.linalg import centred, sq_distance
-from handful.types import Seed, Table
+from handful.types import Seed, Table, joined
 
 BLOCK = 4096  # rows whose statistics are kept together
 CHUNK = 16 * BLOCK  # rows read at a time
@@ -106,12 +106,6 @@ class Draws:
     blocks: np.ndarray
     positions: list
     shares: np.ndarray
-
-    def part(self, chosen: Any) -> Any:
-        """The draws from those blocks for which the bool array `chosen` is true."""
-        places = np.flatnonzero(chosen)
-        positions = [self.positions[k] for k in places]
-        return replace(self, blocks=self.blocks[places], positions=positions, shares=self.shares[places])
 
     def rows(self, k, X, u):
         """The rows drawn from the k-th of the blocks, whose rows are `X` and `u`, and the weight of each draw."""
@@ -235,6 +229,50 @@ def _sparse_draws(X, u, size, rng):
     return rows, u[rows] / (size * q[rows] / edges[-1])
 
 
+def lightweight_blocks(blocks: Any, size: int, *, rng: Any) -> Any:
+    """`lightweight_coreset` of rows in blocks, in two passes: the rows drawn with their weights and places, a Block.
+
+    Parameters
+    ----------
+    blocks : handful.blocks.Blocks
+    size : int, number of draws
+    rng : numpy.random.Generator
+    """
+    mass, means, scatters = map(np.array, zip(*blocks.map(_moments)))
+    mean = mass @ means / mass.sum()
+    about_mean = scatters + mass * ((means - mean) ** 2).sum(axis=1)
+    rates = (0.5 / mass.sum(), 0.5 / about_mean.sum()) if about_mean.sum() > 0 else (1 / mass.sum(), 0.0)
+    shares = rates[0] * mass + rates[1] * about_mean
+    shares /= shares.sum()
+    draws = rng.multinomial(size, shares)
+    own = [(int(k), size * share) if k else None for k, share in zip(draws, shares)]
+    return joined(blocks.map(_draws_of_block, mean, rates, int(rng.integers(MAX_SEED)), own=own))
+
+
+def _moments(block):
+    X, u = check_rows(block.X, accept_sparse="csr"), block.weights
+    check_sample_weight(u, len(u)) if u.any() else None
+    mean = X.T @ u / max(u.sum(), np.finfo(float).tiny)
+    return u.sum(), mean, u @ _sq_distances_to(X, mean)
+
+
+def _sq_distances_to(X, center):
+    if sparse.issparse(X):
+        X, moved = centred(X)
+        center = center - moved
+        return np.maximum(row_norms(X, squared=True) - 2 * (X @ center) + center @ center, 0.0)
+    return _sq_distances(np.ascontiguousarray(X), center)
+
+
+def _draws_of_block(block, mean, rates, seed, own):
+    draws, rate = own
+    X, u = check_rows(block.X, accept_sparse="csr"), block.weights
+    q = u * (rates[0] + rates[1] * _sq_distances_to(X, mean))
+    rng = np.random.default_rng([seed, int(block.ids[0])])
+    rows, counts = np.unique(rng.choice(len(q), draws, p=q / q.sum()), return_counts=True)
+    return replace(block.take(rows), weights=counts * u[rows] * q.sum() / (rate * q[rows]))
+
+
 def _readable(X):
     # Neither copied nor read here: a memory map, of bytes too, may not fit in the memory.
     dtype = getattr(X, "dtype", None)
@@ -283,3 +321,7 @@ class LightweightCoreset(Selector):
     def _select(self, X, y, sample_weight, rng):
         weights = None if (sample_weight == 1).all() else sample_weight  # the same digits as without weights
         return lightweight_coreset(X, self.size, rng=rng, sample_weight=weights)
+
+    def _select_blocks(self, blocks, rng):
+        drawn = lightweight_blocks(blocks, self.size, rng=rng)
+        return drawn.ids, drawn.weights

@@ -3,14 +3,10 @@
 from handful.streaming.dynamic import DynamicMergeReduce
 from handful.streaming.reservoir import ClassBalancedReservoir, Reservoir
 from handful.streaming.stream import MergeReduce
-from handful.streaming.tree import Node, concatenate, reduce_nodes
 
 __all__ = [
     "ClassBalancedReservoir",
     "DynamicMergeReduce",
     "MergeReduce",
-    "Node",
     "Reservoir",
-    "concatenate",
-    "reduce_nodes",
 ]

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.checks import as_generator, check_integer, check_sample_weight, is_dask, refuse_dask
-from handful.coreset import Coreset, check_selector
+from handful.blocks import is_blocks
+from handful.checks import as_generator, check_integer, check_sample_weight
+from handful.coreset import Coreset, check_selector, reduced
 from handful.streaming.files import read_nodes, write_nodes
-from handful.streaming.tree import Node, reduce_nodes
-from handful.types import Table
+from handful.types import Block, Table
 
 FIXED = ("size", "leaf_size", "n_slots", "window")  # options that cannot change between the chunks of a stream
 
@@ -28,7 +28,7 @@ FORMS = {
 class StreamMemory(BaseEstimator):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
-    A subclass implements ``_coreset_rows() -> Node``. The attributes that it learns are replaced, never changed in
+    A subclass implements ``_coreset_rows() -> Block``. The attributes that it learns are replaced, never changed in
     place, so that an error in the middle of a chunk can restore the old ones.
     """
 
@@ -73,7 +73,7 @@ class StreamMemory(BaseEstimator):
             for an array that is shorter than the stream so far, and before the first row
         """
         coreset = self.coreset_
-        n = min((_n_rows(a) for a in (X, *arrays) if a is not None and not is_dask(a)), default=self.n_seen_)
+        n = min((_n_rows(a) for a in (X, *arrays) if a is not None and not is_blocks(a)), default=self.n_seen_)
         if n < self.n_seen_:
             raise ValueError(
                 f"take needs the whole stream, {self.n_seen_} rows so far, got {n}; "
@@ -133,8 +133,9 @@ class StreamMemory(BaseEstimator):
 
     def _forget(self, X, sample_weight=None):
         """Begin anew with the data of a `fit`, which must have a row that counts; a later chunk need not."""
-        refuse_dask(self, "give it one chunk after the other by partial_fit, or use MergeReduce.fit.", X, sample_weight)
         self._begin_anew()
+        if is_blocks(X, sample_weight):
+            return
         if _n_rows(X) == 0:
             raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
         if sample_weight is not None and not np.asarray(sample_weight).any():
@@ -179,7 +180,6 @@ class StreamMemory(BaseEstimator):
 
     def _open(self, X, y, sample_weight):
         """Begin a stream, or go on with it; returns the chunk, all of it checked but the values of X."""
-        refuse_dask(self, "give it computed chunks, or the whole to MergeReduce.fit.", X, y, sample_weight)
         if not hasattr(self, "seed_"):
             self._start()
         self._check_begun()
@@ -228,7 +228,7 @@ class StreamMemory(BaseEstimator):
         return np.zeros(n) if absent else check_sample_weight(sample_weight, n)
 
     def _chunk_rows(self, X, y, sample_weight):
-        """Rows of an open chunk as a Node with ids from `n_seen_` on, once their values are checked."""
+        """Rows of an open chunk as a Block with ids from `n_seen_` on, once their values are checked."""
         X = X if sparse.issparse(X) else np.array(X)  # copies: no view of a file, or of what the caller may change
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must hold real numbers.")
@@ -238,12 +238,12 @@ class StreamMemory(BaseEstimator):
             raise ValueError("X contains NaN or infinity: every value of a stream must be finite.")
         n = X.shape[0]
         weights = np.ones(n) if sample_weight is None else np.array(sample_weight)
-        return Node(X, None if y is None else np.array(y), weights, self.n_seen_ + np.arange(n))
+        return Block(X, None if y is None else np.array(y), weights, self.n_seen_ + np.arange(n))
 
     def _reduce(self, nodes, level, index):
         if sum(map(len, nodes)) > self.size:
             self.n_reductions_ += 1
-        return reduce_nodes(nodes, self.selector, self.size, np.random.default_rng([self.seed_, level, index]))
+        return reduced(nodes, self.selector, self.size, np.random.default_rng([self.seed_, level, index]))
 
 
 def _n_rows(X):

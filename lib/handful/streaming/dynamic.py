@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from handful.streaming.base import StreamMemory
-from handful.streaming.tree import Node, concatenate
+from handful.types import Block, joined
 
 
 class DynamicMergeReduce(StreamMemory):
@@ -87,7 +87,7 @@ class DynamicMergeReduce(StreamMemory):
         ids = rows.ids if ids is None else _as_ids(ids)
         if ids.shape != (n,) or (np.diff(ids) <= 0).any() or (n and ids[0] < 0):
             raise ValueError(f"ids must be {n} non-negative integers in ascending order, one a row.")
-        rows = Node(rows.X, rows.y, rows.weights, ids)
+        rows = Block(rows.X, rows.y, rows.weights, ids)
         new = {}
         for leaf in np.unique(rows.ids // self.leaf_size):
             part = rows.take(np.flatnonzero(rows.ids // self.leaf_size == leaf))
@@ -96,7 +96,7 @@ class DynamicMergeReduce(StreamMemory):
                 taken = np.intersect1d(held.ids, part.ids)
                 if len(taken):
                     raise ValueError(f"id {taken[0]} is there already; ids must be new.")
-                part = concatenate([held, part])
+                part = joined([held, part])
                 part = part.take(np.argsort(part.ids))
             new[int(leaf)] = part
         self._touch(new)
@@ -194,7 +194,7 @@ class DynamicMergeReduce(StreamMemory):
                 level, index = level + 1, index // 2
 
     def _node(self, level, index):
-        """Node (level, index), or None without data; computed once."""
+        """Block (level, index), or None without data; computed once."""
         if (level, index) in self._nodes:
             return self._nodes[level, index]
         if level == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from handful.streaming.tree import Node
+from handful.types import Block
 
 FORMAT = 1
 PARTS = ("data", "indices", "indptr", "shape")  # of a CSR matrix
@@ -20,7 +20,7 @@ def write_nodes(path, nodes, state):
     Parameters
     ----------
     path : str or path; the suffix .npz is added where it lacks one
-    nodes : dict of Node by name
+    nodes : dict of Block by name
     state : dict that JSON can hold
 
     Returns
@@ -66,7 +66,7 @@ def _without_objects(y):
 
 
 def read_nodes(path):
-    """Nodes by name, and the state, as `write_nodes` wrote them to the same path.
+    """Blocks by name, and the state, as `write_nodes` wrote them to the same path.
 
     Raises
     ------
@@ -89,4 +89,4 @@ def _node(arrays, k):
     else:
         data, indices, indptr, shape = (arrays[f"{k}/X/{part}"] for part in PARTS)
         X = sparse.csr_matrix((data, indices, indptr), shape=tuple(shape))
-    return Node(X, arrays.get(f"{k}/y"), arrays[f"{k}/weights"], arrays[f"{k}/ids"])
+    return Block(X, arrays.get(f"{k}/y"), arrays[f"{k}/weights"], arrays[f"{k}/ids"])

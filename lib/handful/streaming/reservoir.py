@@ -8,7 +8,7 @@ from scipy import sparse
 
 from handful.checks import physical_memory
 from handful.streaming.base import StreamMemory
-from handful.streaming.tree import Node, concatenate
+from handful.types import Block, joined
 
 
 class Reservoir(StreamMemory):
@@ -107,7 +107,7 @@ class Reservoir(StreamMemory):
         source = np.concatenate([np.arange(held), np.full(max(0, places.max() + 1 - held), -1)])
         taken = np.flatnonzero(places >= 0)
         source[places[taken]] = held + taken
-        union = rows if self._held is None else concatenate([self._held, rows])
+        union = rows if self._held is None else joined([self._held, rows])
         self._held = union.take(source[source >= 0])
 
     def _weights(self):
@@ -117,7 +117,7 @@ class Reservoir(StreamMemory):
         self._check_begun()
         if self._held is None:
             raise ValueError("the stream has had no row so far: there is no coreset yet.")
-        return Node(self._held.X, self._held.y, self._weights(), self._held.ids)
+        return Block(self._held.X, self._held.y, self._weights(), self._held.ids)
 
     @property
     def n_rows_held_(self):

@@ -4,11 +4,9 @@ from typing import Any, Self
 
 from tqdm.auto import tqdm
 
-from handful.checks import is_dask, over_chunks
-from handful.coreset import check_selector
+from handful.blocks import as_blocks, is_blocks
 from handful.streaming.base import StreamMemory
-from handful.streaming.tree import concatenate
-from handful.types import Seed, Table
+from handful.types import Seed, Table, joined
 
 
 class MergeReduce(StreamMemory):
@@ -68,25 +66,9 @@ class MergeReduce(StreamMemory):
         self.verbose = verbose
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight.
-
-        Of a dask array, frame or bag of chunks the subtrees are computed where the chunks are: one pass checks the
-        values, a second one builds the same tree as on one machine.
-        """
-        if is_dask(X, y, sample_weight):
-            return self._fit_chunks(X, y, sample_weight)
+        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight."""
         self._forget(X, sample_weight)
         return self.partial_fit(X, y, sample_weight)
-
-    def _fit_chunks(self, X, y, sample_weight):
-        if self.n_slots is not None:
-            raise ValueError("n_slots must be None for dask data: its merges follow the order of a stream.")
-        with self._all_or_nothing():
-            self._begin_anew()
-            self._start()
-            check_selector(self.selector)
-            vars(self).update(over_chunks("merge_reduce")(self, X, y, sample_weight))
-        return self
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Take in the next rows of the stream, any number of them.
@@ -96,7 +78,8 @@ class MergeReduce(StreamMemory):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf
+        X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf; files and
+            dask data, as in `handful.blocks.Blocks`, one block after the other
         y : shape (n,), or None throughout
         sample_weight : shape (n,), non-negative; rows of weight 0 are counted, not kept
 
@@ -114,7 +97,11 @@ class MergeReduce(StreamMemory):
             needs one; for a size that is out of range or has changed since the stream began; and by the selector
         """
         with self._all_or_nothing():
-            self._take_in(X, y, sample_weight)
+            if is_blocks(X, y, sample_weight):
+                for block in as_blocks(X, y, sample_weight):
+                    self._take_in(block.X, block.y, block.weights)
+            else:
+                self._take_in(X, y, sample_weight)
         return self
 
     def save(self, path: Any) -> None:
@@ -222,7 +209,7 @@ class MergeReduce(StreamMemory):
             index = self._n_leaves
             node = self._reduce(self._leaf, 0, index) if self._leaf else None
             if self._slots:
-                node = concatenate(self._slots if node is None else [*self._slots, node])
+                node = joined(self._slots if node is None else [*self._slots, node])
             for level in range(max(self._nodes, default=-1) + 1):
                 index //= 2
                 left = self._nodes.get(level)

@@ -18,7 +18,6 @@ from handful.checks import (
     check_number,
     check_sample_weight,
     check_vector,
-    refuse_dask,
     signed_labels,
 )
 from handful.linalg import centred
@@ -169,7 +168,6 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         ValueError
             for bad values, wrong lengths, a single class, and `l2` or `tol` not positive.
         """
-        refuse_dask(self, "fit the rows of an SVMCoreset, which takes them, with their weights.", X, y, sample_weight)
         check_number("tol", self.tol, above=0)
         check_integer("max_iter", self.max_iter)
         warm = getattr(self, "coef_", None) if self.warm_start else None
@@ -220,7 +218,6 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Table) -> np.ndarray:
         """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
         check_is_fitted(self)
-        refuse_dask(self, "map it over the chunks: X.map_blocks(model.predict).", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return margins.ravel() if len(self.coef_) == 1 else margins

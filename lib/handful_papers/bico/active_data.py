@@ -11,9 +11,9 @@ from pathlib import Path
 import joblib
 import numpy as np
 from handful.active import audio
+from handful.bilevel.proxies import CNTK, RBF, Nystrom
 from handful.data import data_folder, load
 from handful.data.store import MissingDataError
-from handful.proxies import CNTK, RBF, Nystrom
 
 from handful_papers.fingerprint import code_fingerprint
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import suspects
-from handful.bilevel import GaussianMixture, LeastSquares, Logistic
+from handful.bilevel import GaussianMixture, LeastSquares, Logistic, suspects
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

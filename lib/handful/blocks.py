@@ -1,0 +1,427 @@
+"""Rows that one machine cannot hold, in blocks: of arrays, files and dask data; and what is mapped over them.
+
+`Blocks` cuts anything into blocks, and applies functions to them: one after the other, or where the rows are, by dask,
+if the data are dask's. Only what the functions return comes into this process.
+"""
+
+import re
+from copy import copy
+from functools import partial, wraps
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from handful.types import Block, check_form, form_of, join_rows, joined
+
+ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
+SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a dask frame
+
+
+class Blocks:
+    """The rows of an array, of files or of dask data, in blocks.
+
+    Parameters
+    ----------
+    X : an array, memory map, frame or CSR matrix, shape (n, d); or files of arrays (.npy) or frames (.parquet): a
+        folder, a pattern such as "rows/X*.npy", or a list of paths, which gives their order (else by name, X2 before
+        X10); or a dask array or frame, or a dask bag of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``
+    y, sample_weight : of the same kind, with one entry a row: arrays, .npy files of the same lengths, dask arrays or
+        series; for .parquet files a column's name; None for a bag
+    rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
+    columns : list of str or None; the columns of .parquet files that are read, None for all but y and sample_weight
+
+    Attributes
+    ----------
+    n, d : int, rows and columns
+    lengths, starts : int arrays, rows of each block, and the place of its first row
+
+    Raises
+    ------
+    ValueError
+        for files that are not there, and for lengths that differ. What differs between blocks (columns or their order,
+        labels in some of them only, numbers and words, sparse and dense) is named when they are read
+
+    Examples
+    --------
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> blocks = Blocks(X, rows=4)
+    >>> blocks.map(lambda block: float(block.weights @ block.X[:, 0]))
+    [12.0, 18.0]
+    """
+
+    def __init__(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int | None = None, columns: Any = None
+    ) -> None:
+        self.is_lazy = is_dask(X, y, sample_weight)
+        make = _of_dask if self.is_lazy else _of_files if is_files(X) else _of_arrays
+        # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
+        self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
+        self._least = 1
+
+    @property
+    def shapes(self):
+        """(rows, columns, entries) of each piece, counted by dask where it does not know them."""
+        if self._shapes is None:
+            self._shapes = self._compute([self._call(_shape, piece) for piece in self._pieces])
+        return self._shapes
+
+    @property
+    def n(self):
+        return sum(n for n, *_ in self.shapes)
+
+    @property
+    def n_entries(self):
+        return sum(entries for *_, entries in self.shapes)
+
+    @property
+    def d(self):
+        return self.shapes[0][1]
+
+    @property
+    def _groups(self):
+        # The pieces of each block: neighbours, with at least `_least` rows together.
+        groups, held = [[]], 0
+        for i, (n, *_) in enumerate(self.shapes):
+            if held >= self._least:
+                groups, held = [*groups, []], 0
+            groups[-1].append(i)
+            held += n
+        return [*groups[:-2], groups[-2] + groups[-1]] if held < self._least and len(groups) > 1 else groups
+
+    @property
+    def lengths(self):
+        return np.array([sum(self.shapes[i][0] for i in group) for group in self._groups])
+
+    @property
+    def starts(self):
+        return np.cumsum(self.lengths) - self.lengths
+
+    def __len__(self):
+        return len(self._groups)
+
+    def at_least(self, rows):
+        """The same rows, neighbouring blocks joined until each has so many rows: Blocks."""
+        new = copy(self)
+        new._least = rows
+        return new
+
+    def __iter__(self):
+        forms = []
+        for i, task in enumerate(self._tasks(_itself)):
+            form, block = self._compute([task])[0]
+            check_form(*[*forms, form][:1], form, f"block {i}", "block 0 has")
+            forms.append(form)
+            yield block
+
+    def map(self, function, *shared, own=None):
+        """The results of ``function(block, *shared)``, a list.
+
+        Parameters
+        ----------
+        function : at the top level of a module, so that it can be sent to other processes
+        shared : further arguments, the same for all blocks
+        own : list or None; one more argument for each block, and None for a block that is left out
+        """
+        found = self._compute(list(self._tasks(function, *shared, own=own)))
+        for i, (form, _) in enumerate(found):
+            check_form(found[0][0], form, f"block {i}", "block 0 has")
+        return [result for _, result in found]
+
+    def take(self, indices):
+        """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are read."""
+        indices = np.asarray(indices, dtype=np.int64)
+        if len(indices) and indices.max() >= self.n:
+            raise ValueError(
+                f"the coreset holds row {indices.max()}, but got {self.n} rows: take from the data it was fitted on."
+            )
+        own, order = split_places(indices, self.lengths)
+        return joined(self.map(Block.take, own=own)).take(order)
+
+    def write(self, path, function, *shared):
+        """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it."""
+        out = None
+        for task, start, length in zip(self._tasks(function, *shared), self.starts, self.lengths):
+            rows = np.asarray(self._compute([task])[0][1])
+            if out is None:
+                out = np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
+            out[start : start + length] = rows
+        return out
+
+    def _tasks(self, function, *shared, own=None):
+        if self.is_lazy:
+            import dask
+
+            shared = dask.delayed(shared, traverse=False)
+        for i, (group, start) in enumerate(zip(self._groups, self.starts)):
+            if own is None or own[i] is not None:
+                mine = () if own is None else (own[i],)
+                yield self._call(_on_block, function, [self._pieces[j] for j in group], i, int(start), shared, mine)
+
+    def _call(self, function, *args):
+        if not self.is_lazy:
+            return function(*args)
+        import dask
+
+        return dask.delayed(function, pure=False)(*args)
+
+    def _compute(self, tasks):
+        if not self.is_lazy:
+            return tasks
+        import dask
+
+        return list(dask.compute(*tasks))
+
+
+def split_places(places, counts):
+    """Places in the whole as places in each block of so many, None for a block without; and what restores the order."""
+    ends = np.cumsum(counts)
+    block = np.searchsorted(ends, places, side="right")
+    own = [places[block == i] - end + n if (block == i).any() else None for i, (end, n) in enumerate(zip(ends, counts))]
+    return own, np.argsort(np.argsort(block, kind="stable"))
+
+
+def _on_block(function, pieces, i, start, shared, own):
+    try:
+        block = _read(pieces, start)
+        return form_of(block.X, block.y), function(block, *shared, *own)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"block {i} (rows from {start} on): {error}") from error
+
+
+def _itself(block):
+    return block
+
+
+def _read(pieces, start):
+    parts = [piece() if callable(piece) else piece for piece in pieces]
+    parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
+    forms = [form_of(X, y) | {"weights": f"{'no ' * (w is None)}sample_weight"} for X, y, w in parts]
+    for form in forms:
+        check_form(forms[0], form, "a part", "others have")
+    X, y, weights = (join_rows(values) for values in zip(*parts))
+    check_consistent_length(X, y, weights)
+    n = X.shape[0]
+    return Block(X, y, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64), start + np.arange(n))
+
+
+def _shape(piece):
+    X = [X for X, *_ in piece] if isinstance(piece, list) else [piece[0]]
+    return sum(x.shape[0] for x in X), *X[0].shape[1:], sum(x.size for x in X)
+
+
+# --- what is given
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def is_files(X):
+    """Whether X names files: a path, a pattern or a list of paths."""
+    paths = X if isinstance(X, list) else [X]
+    return len(paths) > 0 and all(isinstance(path, str | PathLike) for path in paths)
+
+
+def is_blocks(X, *others):
+    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and memory maps larger than one block."""
+    return (
+        isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or (isinstance(X, np.memmap) and X.size > ENTRIES)
+    )
+
+
+def as_blocks(X, y=None, sample_weight=None):
+    """`X`, if it is `Blocks`, which hold y and sample_weight, else `Blocks` of all three."""
+    if isinstance(X, Blocks) and (y is not None or sample_weight is not None):
+        raise ValueError("y and sample_weight must be None beside Blocks: give them to Blocks(X, y, sample_weight).")
+    return X if isinstance(X, Blocks) else Blocks(X, y, sample_weight)
+
+
+def _of_arrays(X, y, sample_weight, rows, columns):
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    check_consistent_length(X, y, sample_weight)
+    return *_stretches(partial(_slices, X, y, sample_weight), X.shape, X.size, rows), X[:0]
+
+
+def _stretches(cut, shape, size, rows):
+    n, step = shape[0], rows or max(1, ENTRIES * shape[0] // max(1, size))
+    stretches = [slice(a, min(a + step, n)) for a in range(0, n, step)]
+    lengths = [s.stop - s.start for s in stretches]
+    return [partial(cut, s) for s in stretches], [(m, *shape[1:], m * size // n) for m in lengths]
+
+
+def _slices(X, y, sample_weight, stretch):
+    return tuple(None if a is None else _rows(a, stretch) for a in (X, y, sample_weight))
+
+
+def _rows(array, stretch):
+    if isinstance(array, Path):
+        array = np.load(array, mmap_mode="r")
+    if isinstance(array, np.memmap):
+        return np.array(array[stretch])  # a view would keep the pages that were read in memory
+    return (
+        array.iloc[stretch]
+        if hasattr(array, "iloc")
+        else np.asarray(array)[stretch]
+        if isinstance(array, list)
+        else array[stretch]
+    )
+
+
+def _of_files(X, y, sample_weight, rows, columns):
+    paths = _paths(X)
+    if paths[0].suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        tables = [(path, pq.ParquetFile(path)) for path in paths]
+        like = tables[0][1].schema_arrow.empty_table().to_pandas()
+        like = like[columns or [name for name in like.columns if name not in (y, sample_weight)]]
+        groups = [
+            (path, i, table.metadata.row_group(i).num_rows)
+            for path, table in tables
+            for i in range(table.num_row_groups)
+        ]
+        pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, i, _ in groups]
+        return pieces, [(n, like.shape[1], n * like.shape[1]) for *_, n in groups], like
+    sides = [[None] * len(paths) if side is None else _paths(side) for side in (y, sample_weight)]
+    pieces, shapes = [], []
+    for files in zip(paths, *sides, strict=True):
+        arrays = [None if path is None else np.load(path, mmap_mode="r") for path in files]
+        check_consistent_length(*arrays)
+        more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
+        pieces, shapes = pieces + more[0], shapes + more[1]
+    return pieces, shapes, arrays[0][:0]
+
+
+def _paths(X):
+    if isinstance(X, list):
+        return [Path(path) for path in X]
+    path = Path(X)
+    found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
+    found = [p for p in found if p.suffix in (".npy", ".parquet")]
+    if len({p.suffix for p in found}) != 1:
+        raise ValueError(
+            f"files must be arrays (.npy) or frames (.parquet), got {len(found)} of them at {str(path)!r}."
+        )
+    return sorted(found, key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
+
+
+def _row_group(path, i, columns, y, sample_weight):
+    import pyarrow.parquet as pq
+
+    sides = [name for name in (y, sample_weight) if name is not None]
+    frame = pq.ParquetFile(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
+    y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
+    return frame, y, sample_weight
+
+
+def _of_dask(X, y, sample_weight, rows, columns):
+    import dask
+
+    if type(X).__module__.startswith("dask.bag"):
+        if y is not None or sample_weight is not None:
+            raise ValueError(
+                "y and sample_weight must be None for a bag, whose items are X, (X, y) or (X, y, weights)."
+            )
+        return [dask.delayed(_triples, pure=False)(part) for part in X.to_delayed()], None, None
+    if not hasattr(X, "to_delayed"):
+        raise ValueError(f"X must be a dask array, frame or bag beside dask data, got {type(X).__name__}.")
+    lengths, like = None, getattr(X, "_meta", None)
+    if hasattr(X, "chunks"):
+        X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+        lengths = None if np.isnan(X.shape[0]) else X.chunks[0]
+        like = np.empty((0, *X.shape[1:]), X.dtype)
+    elif X.ndim == 2:  # one frame: dask may join partitions, and would do so for each column apart
+        y = y[y.columns[0]] if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1 else y
+        sides = {k: side for k, side in zip(SIDES, (y, sample_weight)) if is_dask(side) and hasattr(side, "to_frame")}
+        y, sample_weight = (None if k in sides else side for k, side in zip(SIDES, (y, sample_weight)))
+        X = X.assign(**sides)
+    parts = list(np.ravel(X.to_delayed()))
+    y, weights = (_side(name, side, parts, lengths) for name, side in (("y", y), ("sample_weight", sample_weight)))
+    pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, y, weights)]
+    return (
+        pieces,
+        None if lengths is None else [(n, *X.shape[1:], n * int(np.prod(X.shape[1:]))) for n in lengths],
+        like,
+    )
+
+
+def _side(name, side, parts, lengths):
+    # The parts of y or of the weights, cut as X is.
+    if side is None:
+        return [None] * len(parts)
+    if lengths is not None and not np.isnan(np.shape(side)[0]):
+        import dask.array as da
+
+        if np.shape(side)[0] != sum(lengths):
+            raise ValueError(f"{name} must have one entry a row, {sum(lengths)} of them, got {np.shape(side)[0]}.")
+        side = da.asarray(side)
+        side = side.rechunk({0: lengths} | dict.fromkeys(range(1, side.ndim), -1))
+    if not is_dask(side) or len(side := list(np.ravel(side.to_delayed()))) != len(parts):
+        raise ValueError(f"{name} must be dask data in {len(parts)} chunks, as X is, or an array beside a dask array.")
+    return side
+
+
+def _triple(X, y, weights):
+    if hasattr(X, "columns"):
+        y, weights = X.get(SIDES[0], y), X.get(SIDES[1], weights)
+        X = X.drop(columns=[name for name in SIDES if name in X.columns])
+    return X, y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y, weights
+
+
+def _triples(items):
+    return [(*(item if isinstance(item, tuple) else (item,)), None, None)[:3] for item in items]
+
+
+# --- predictions
+
+
+def by_blocks(method):
+    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`."""
+
+    @wraps(method)
+    def call(self, X, **options):
+        check_is_fitted(self)
+        return rowwise(self, method.__name__, X, **options) if is_blocks(X) else method(self, X, **options)
+
+    return call
+
+
+def rowwise(estimator, method, X, **options):
+    """What a method of a fitted estimator gives for each row, an array; of dask data a dask array, yet to be computed.
+
+    Raises
+    ------
+    ValueError
+        for columns that are not those, or not in the order, of the data that `estimator` was fitted on
+    """
+    blocks = as_blocks(X)
+    if blocks.like is not None:
+        validate_data(estimator, blocks.like, reset=False, skip_check_array=True)
+    if not blocks.is_lazy:
+        return np.concatenate(blocks.map(_said, estimator, method, options))
+    import dask
+    import dask.array as da
+
+    estimator = copy(estimator)
+    vars(estimator).pop("labels_", None)
+    row = X._meta_nonempty.iloc[:1] if hasattr(X, "columns") else np.zeros((1, estimator.n_features_in_))
+    none = getattr(estimator, method)(row, **options)[:0]
+    said = dask.delayed(partial(_said_of_piece, estimator, method, options, none), pure=False)
+    lengths = [np.nan] * len(blocks._pieces) if blocks._shapes is None else [n for n, *_ in blocks._shapes]
+    parts = [said(piece) for piece in blocks._pieces]
+    parts = [da.from_delayed(part, (n, *none.shape[1:]), none.dtype) for part, n in zip(parts, lengths)]
+    return da.concatenate(parts, allow_unknown_chunksizes=True)
+
+
+def _said(block, estimator, method, options):
+    return getattr(estimator, method)(block.X, **options)
+
+
+def _said_of_piece(estimator, method, options, none, piece):
+    block = _read([piece], 0)
+    return _said(block, estimator, method, options) if len(block) else none
