@@ -1,4 +1,4 @@
-"""What holds for every selector of the library: scikit-learn's checks; odd input is thrown by test_fuzz."""
+"""What holds for every selector of the library: scikit-learn's checks; test_contracts has the relations."""
 
 import ast
 import importlib

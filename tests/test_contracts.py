@@ -1,0 +1,321 @@
+"""What holds for every public estimator, whatever the data: one table, and two ways to ask that must agree.
+
+`make fuzz` runs the same relations on as many random tables as one likes: ``HANDFUL_EXAMPLES=5000 make fuzz``.
+"""
+
+import inspect
+import io
+import os
+import pickle
+import re
+import threading
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful import VCGMM, CoresetEstimator, LinearSVM, MergeReduce, UniformCoreset
+from handful.clustering import MiniBatchKMeans
+from handful.streaming import ClassBalancedReservoir, Reservoir
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from test_selectors import SELECTORS
+from threadpoolctl import threadpool_info, threadpool_limits
+
+EXAMPLES = int(os.environ.get("HANDFUL_EXAMPLES", 12))
+LEARNED = ("indices_", "weights_", "coef_", "intercept_", "cluster_centers_", "labels_")
+
+
+def every():
+    """One object of each public class that is fitted to rows."""
+    yield from (cls(size=6, random_state=0) for cls in SELECTORS)
+    yield from (LinearSVM(), VCGMM(3, random_state=0), MiniBatchKMeans(3, n_steps=20, random_state=0))
+    yield from (Reservoir(6, random_state=0), ClassBalancedReservoir(6, random_state=0))
+    yield MergeReduce(UniformCoreset(), size=6, leaf_size=30, random_state=0)
+    yield CoresetEstimator(UniformCoreset(6, random_state=0), LogisticRegression())
+
+
+EVERY = list(every())
+each = pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
+STREAMS = [e for e in EVERY if hasattr(e, "partial_fit")]
+# Whose choice depends on distances alone, so that a common shift or scale of all rows changes nothing.
+OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "MiniBatchKMeans", "VCGMM")
+
+# Draw rows at random: with unequal sample weights their weights add up to the total on average only.
+ON_AVERAGE = ("StratifiedCoreset", "UniformCoreset")
+# Its weights come from a rough solution, which another solver finds for sparse rows: only the guarantee is the same.
+ROUGH = ("SVMCoreset",)
+
+
+def of(*names):
+    return pytest.mark.parametrize(
+        "estimator", [e for e in EVERY if type(e).__name__ in names], ids=lambda e: type(e).__name__
+    )
+
+
+def learned(estimator):
+    estimator = getattr(estimator, "estimator_", estimator)  # of a CoresetEstimator, the model
+    found = {name: np.asarray(getattr(estimator, name)) for name in LEARNED if hasattr(estimator, name)}
+    assert found, "nothing learned under a known name"
+    return found
+
+
+def assert_same(a, b, **tolerance):
+    assert a.keys() == b.keys()
+    for name in a:
+        if tolerance and a[name].dtype.kind == "f":
+            np.testing.assert_allclose(a[name], b[name], err_msg=name, **tolerance)
+        else:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def takes(estimator, name):
+    return name in inspect.signature(estimator.fit).parameters
+
+
+def fit(estimator, X, y, sample_weight=None):
+    extra = {} if sample_weight is None else {"sample_weight": sample_weight}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(X, y, **extra)
+
+
+KINDS = ("normal", "integers", "few values", "heavy tails", "a constant column", "an outlier", "tiny", "large", "wide")
+
+
+def table(kind, seed, n=None):
+    """A random table, its labels of two classes, and weights of which a third are zero."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    n = n or int(rng.integers(24, 90))
+    X = rng.normal(size=(n, 40 if kind == "wide" else int(rng.integers(1, 6))))
+    X = {
+        "integers": lambda: np.round(3 * X),
+        "few values": lambda: X[rng.integers(0, 12, n)],
+        "heavy tails": lambda: X / rng.normal(size=X.shape),
+        "a constant column": lambda: np.column_stack([np.ones(n), X]),
+        "an outlier": lambda: np.where(np.arange(n)[:, None] == 3, 1e4, X),
+        "tiny": lambda: 1e-6 * X,
+        "large": lambda: 1e6 * X,
+    }.get(kind, lambda: X)()
+    y = rng.permutation(np.arange(n) % 2)
+    return X, y, rng.integers(0, 3, n).astype(float)
+
+
+tables = st.builds(table, st.sampled_from(KINDS), st.integers(0, 10**6))
+
+
+# What comes back ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
+@settings(max_examples=EXAMPLES)
+@given(table=tables, size=st.integers(1, 12))
+def test_a_coreset_is_rows_of_positive_weight_that_add_up(cls, table, size):
+    X, y, w = table
+    try:
+        found = fit(cls(size=size, random_state=0), X, y, w)
+    except ValueError as error:
+        assert len(str(error)) > 20  # a sentence
+        return
+    assert 1 <= len(found.indices_) == len(found.weights_) <= size
+    assert (w[found.indices_] > 0).all()
+    assert np.isfinite(found.weights_).all()
+    assert (found.weights_ >= 0).all()
+    if not cls._repeats:
+        assert len(set(found.indices_)) == len(found.indices_)
+    if not cls._repeats and cls.__name__ not in ON_AVERAGE:
+        assert found.weights_.sum() == pytest.approx(w.sum())
+    assert_same(learned(found), learned(fit(cls(size=size, random_state=0), X, y, w)))
+
+
+# Two ways to ask ------------------------------------------------------------------------------------------------------
+
+
+def layouts(X, folder):
+    strided = np.zeros((2 * len(X), 2 * X.shape[1]))
+    strided[::2, ::2] = X
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    np.save(folder / "X.npy", X)
+    yield from (np.asfortranarray(X), strided[::2, ::2], read_only, np.load(folder / "X.npy", mmap_mode="r"))
+    yield pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+
+
+@each
+def test_the_layout_of_the_rows_changes_no_digit(estimator, tmp_path):
+    X, y, _ = table("normal", 1, n=200)
+    expected = learned(fit(estimator, X, y))
+    for form in layouts(X, tmp_path):
+        assert_same(learned(fit(estimator, form, y)), expected)
+
+
+@each
+def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator):
+    X, y, _ = table("integers", 2, n=120)
+    expected = learned(fit(estimator, X, y))
+    for kind in (sparse.csr_array, sparse.csr_matrix):
+        try:
+            found = fit(estimator, kind(X), y)
+        except (ValueError, TypeError) as error:
+            assert re.search("[Ss]parse", str(error))
+        else:
+            tolerance = 0.3 if type(estimator).__name__ in ROUGH else 1e-6
+            assert_same(learned(found), expected, rtol=tolerance, atol=1e-9)
+
+
+@each
+def test_columns_in_another_order_are_refused(estimator):
+    X, y, _ = table("a constant column", 3, n=80)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    other = frame[frame.columns[::-1]]
+    found = fit(estimator, frame, y)
+    asks = ("predict", "transform", "score_samples", "decision_function")
+    calls = [lambda ask=ask: getattr(found, ask)(other) for ask in asks if hasattr(found, ask)]
+    if hasattr(found, "partial_fit"):
+        calls.append(lambda: found.partial_fit(other, y))
+    for call in calls:
+        with pytest.raises(ValueError, match="(?i)feature names|columns"):
+            call()
+
+
+@each
+def test_pickling_cloning_and_a_second_fit_change_no_digit(estimator):
+    X, y, _ = table("normal", 4, n=200)
+    found = fit(estimator, X, y)
+    expected = learned(found)
+    assert_same(learned(pickle.loads(pickle.dumps(found))), expected)
+    assert_same(learned(fit(found, X, y)), expected)
+    assert_same(learned(found.fit(X, y)), expected)
+
+
+@pytest.mark.parametrize("estimator", STREAMS, ids=lambda e: type(e).__name__)
+def test_saved_in_the_middle_of_a_stream_it_goes_on_as_if_nothing_had_been(estimator):
+    X, y, _ = table("normal", 5, n=240)
+    parts = np.split(np.arange(240), 4)
+    through, broken = clone(estimator), clone(estimator)
+    for part in parts:
+        through.partial_fit(X[part], y[part])
+        broken = pickle.load(io.BytesIO(pickle.dumps(broken))).partial_fit(X[part], y[part])
+    for one in (through, broken):
+        if hasattr(one, "rows"):
+            one.rows()
+    assert_same(learned(broken), learned(through))
+
+
+@each
+def test_the_number_of_threads_changes_nothing(estimator):
+    import numba
+
+    X, y, _ = table("normal", 6, n=3000)
+    found = []
+    for threads in (1, 2):
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        with threadpool_limits(threads):
+            found.append(learned(fit(estimator, X, y)))
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    assert_same(*found, rtol=1e-9, atol=1e-12)  # the last digit of a sum is the processor's, which splits long ones
+
+
+@each
+def test_fits_in_threads_are_those_of_one_alone_and_leave_the_process_as_it_was(estimator):
+    def blas():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    X, y, _ = table("normal", 7, n=400)
+    with threadpool_limits(2, user_api="blas"):
+        before, expected, found = blas(), learned(fit(estimator, X, y)), []
+        threads = [threading.Thread(target=lambda: found.append(learned(fit(estimator, X, y)))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert blas() == before
+    assert len(found) == 3
+    for one in found:
+        assert_same(one, expected, rtol=1e-9, atol=1e-12)
+
+
+@of(*OF_DISTANCES)
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 10**6), shift=st.sampled_from([-1e8, -100.0, 1e7]), power=st.integers(-12, 12))
+def test_what_depends_on_distances_does_not_see_a_shift_or_a_scale(estimator, seed, shift, power):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-64, 64, size=(200, 3)) / 8.0  # exact after the shift and the scale, too
+    if rng.random() < 0.5:
+        X = X + rng.integers(-4, 4, size=(1, 3)) * 16.0
+    expected, found = learned(fit(estimator, X, None)), learned(fit(estimator, X * 2.0**power + shift, None))
+    for name in found.keys() & {"indices_", "labels_"}:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+@of("LinearSVM")
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 10**6))
+def test_a_row_of_weight_two_is_the_row_twice_in_any_order(estimator, seed):
+    X, y, w = table("normal", seed, n=60)
+    w[:2], y[:2] = 1, [0, 1]
+    rows = np.random.default_rng(seed).permutation(np.repeat(np.arange(60), w.astype(int)))
+    assert_same(learned(fit(estimator, X, y, w)), learned(fit(estimator, X[rows], y[rows])), rtol=1e-3, atol=1e-4)
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+def with_entry(X, value):
+    X = X.copy()
+    X[5, 0] = value
+    return X
+
+
+ODD = {
+    "NaN": (lambda X, y, w: (with_entry(X, np.nan), y, w), "NaN|nan"),
+    "infinity": (lambda X, y, w: (with_entry(X, np.inf), y, w), "infinity|inf"),
+    "one axis": (lambda X, y, w: (X[:, 0], y, w), "2D|2-d|shape|dim"),
+    "no rows": (lambda X, y, w: (X[:0], y[:0], w[:0]), "0 sample|empty|minimum of 1|no rows|at least 1 row"),
+    "complex": (lambda X, y, w: (X + 1j, y, w), "[Cc]omplex"),
+    "a label too few": (lambda X, y, w: (X, y[1:], w), "inconsistent|length|shape"),
+    "a weight too few": (lambda X, y, w: (X, y, w[1:]), "sample_weight|inconsistent"),
+    "a negative weight": (lambda X, y, w: (X, y, with_entry(w[:, None], -1.0)[:, 0]), "sample_weight|[Nn]egative"),
+    "weights of zero": (lambda X, y, w: (X, y, 0 * w), "sample_weight|weight"),
+    "a weight that is NaN": (lambda X, y, w: (X, y, with_entry(w[:, None], np.nan)[:, 0]), "sample_weight|NaN|weight"),
+}
+
+
+@each
+@pytest.mark.parametrize("name", ODD)
+def test_odd_input_is_refused_by_name(estimator, name):
+    change, words = ODD[name]
+    X, y, w = table("normal", 8, n=60)
+    w = w + 0.5
+    odd_X, odd_y, odd_w = change(X, y, w)
+    if odd_w is not w and not takes(estimator, "sample_weight"):
+        return
+    weights = odd_w if takes(estimator, "sample_weight") and len(odd_X) != 0 else None
+    untouched = odd_y is not y and name == "a label too few" and not reads_labels(estimator)
+    if untouched or (odd_X is not X and not getattr(estimator, "_reads", True) and name in ("NaN", "infinity")):
+        return
+    with pytest.raises((ValueError, TypeError), match=words):
+        fit(estimator, odd_X, odd_y, weights)
+
+
+def reads_labels(estimator):
+    return not isinstance(estimator, (VCGMM, MiniBatchKMeans))
+
+
+@pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("size", [0, -1, 2.5, "five", None, np.nan, True])
+def test_a_size_that_is_none_is_refused_by_name(cls, size):
+    X, y, _ = table("normal", 9, n=60)
+    with pytest.raises((ValueError, TypeError), match="size"):
+        cls(size=size, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in SELECTORS if not cls._repeats], ids=lambda cls: cls.__name__)
+def test_more_rows_than_there_are_cannot_be_chosen(cls):
+    X, y, _ = table("normal", 9, n=60)
+    with pytest.raises(ValueError, match="61"):
+        cls(size=61, random_state=0).fit(X, y)
