@@ -84,6 +84,14 @@ def fit(estimator, X, y, sample_weight=None):
         return clone(estimator).fit(X, y, **extra)
 
 
+def attempt(estimator, *data):
+    """The fitted estimator and "", or None and the words with which it refused the data."""
+    try:
+        return fit(estimator, *data), ""
+    except (ValueError, TypeError) as error:
+        return None, str(error)
+
+
 KINDS = ("normal", "integers", "few values", "heavy tails", "a constant column", "an outlier", "tiny", "large", "wide")
 
 
@@ -116,10 +124,9 @@ tables = st.builds(table, st.sampled_from(KINDS), st.integers(0, 10**6))
 @given(table=tables, size=st.integers(1, 12))
 def test_a_coreset_is_rows_of_positive_weight_that_add_up(cls, table, size):
     X, y, w = table
-    try:
-        found = fit(cls(size=size, random_state=0), X, y, w)
-    except ValueError as error:
-        assert len(str(error)) > 20  # a sentence
+    found, refusal = attempt(cls(size=size, random_state=0), X, y, w)
+    if refusal:
+        assert re.search(r"\b(size|class|classes|X|y|sample_weight|l2)\b", refusal)
         return
     assert 1 <= len(found.indices_) == len(found.weights_) <= size
     assert (w[found.indices_] > 0).all()
@@ -158,10 +165,9 @@ def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator):
     X, y, _ = table("integers", 2, n=120)
     expected = learned(fit(estimator, X, y))
     for kind in (sparse.csr_array, sparse.csr_matrix):
-        try:
-            found = fit(estimator, kind(X), y)
-        except (ValueError, TypeError) as error:
-            assert re.search("[Ss]parse", str(error))
+        found, refusal = attempt(estimator, kind(X), y)
+        if refusal:
+            assert re.search("[Ss]parse", refusal)
         else:
             tolerance = 0.3 if type(estimator).__name__ in ROUGH else 1e-6
             assert_same(learned(found), expected, rtol=tolerance, atol=1e-9)
@@ -178,7 +184,7 @@ def test_columns_in_another_order_are_refused(estimator):
     if hasattr(found, "partial_fit"):
         calls.append(lambda: found.partial_fit(other, y))
     for call in calls:
-        with pytest.raises(ValueError, match="(?i)feature names|columns"):
+        with pytest.raises(ValueError, match=r"(?i)feature names|columns"):
             call()
 
 
