@@ -1,15 +1,11 @@
-"""Recordings: spectrograms, augmentations, bad ones; the loaders of Speech Commands and of the generated tones."""
+"""Recordings: spectrograms, augmentations, bad ones; the generated tones."""
 
 import warnings
 
 import numpy as np
 import pytest
 from handful.active import audio
-from handful.data import load
-from handful.data.formats import read_speech_commands
-from handful.data.registry import entry
-from handful.data.synthetic import spoken_tones
-from published import as_tar, as_wave
+from handful_papers.bico.tones import spoken_tones
 from sklearn.linear_model import LogisticRegression
 
 SECOND = np.arange(16000) / 16000
@@ -153,59 +149,10 @@ def test_bad_recordings_and_rates_are_named(recordings, rate, message):
 # --- data
 
 
-def test_speech_commands_are_read_as_the_archive_lists_them(tmp_path):
-    sounds = {"yes/a_nohash_0": [1, 2], "yes/b_nohash_0": [3], "no/a_nohash_1": [4], "no/c_nohash_0": range(9)}
-    members = {f"./{name}.wav": as_wave(list(x), 16000) for name, x in sounds.items()}
-    members |= {
-        "./validation_list.txt": b"yes/b_nohash_0.wav\n",
-        "./testing_list.txt": b"no/a_nohash_1.wav\n",
-        "./_background_noise_/hum.wav": as_wave(list(range(11)), 16000),
-        "./_background_noise_/air.wav": as_wave([7] * 4, 16000),
-        "./_background_noise_/README.md": b"noise",
-        "./LICENSE": b"CC BY 4.0",
-    }
-    path = tmp_path / "speech.tar.gz"
-    path.write_bytes(as_tar(members))
-    tiny = type("Entry", (), {"features": 4, "max_bytes": 10**6})
-    X, y, X_test, y_test, validation = read_speech_commands(path, tiny)
-    assert X.tolist() == [[0, 1, 2, 3], [1, 2, 0, 0], [3, 0, 0, 0]]
-    assert (y.tolist(), validation.tolist()) == ([0, 1, 1], [0, 0, 1])
-    assert (X_test.tolist(), y_test.tolist()) == ([[4, 0, 0, 0]], [0])
-    segments, source = read_speech_commands(path, tiny, noise=True)
-    assert segments.tolist() == [[7] * 4, [0, 1, 2, 3], [4, 5, 6, 7]]
-    assert source.tolist() == [0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ({"LICENSE": b""}, "no recordings"),
-        ({"yes/a_nohash_0.wav": as_wave([1], 8000)}, "must be 16000 Hz"),
-        ({"../yes/a_nohash_0.wav": as_wave([1], 16000)}, "outside the archive"),
-    ],
-)
-def test_an_archive_that_is_not_speech_commands_is_refused(members, message, tmp_path):
-    path = tmp_path / "speech.tar.gz"
-    path.write_bytes(as_tar(members))
-    with pytest.raises(ValueError, match=message):
-        read_speech_commands(path, type("Entry", (), {"features": 4, "max_bytes": 10**6}))
-
-
-def test_the_registry_counts_speech_commands_as_its_paper_does():
-    words = entry("speech_commands")
-    assert words.rows + words.test_rows == 105_829
-
-
 def test_tones_are_balanced_seeded_and_can_be_learned():
-    data = load("spoken_tones", n=200, random_state=3)
-    np.testing.assert_array_equal(data.X, load("spoken_tones", n=200, random_state=3).X)
-    assert data.X.dtype == np.int16
-    assert np.bincount(data.y).tolist() == [20] * 10
-    Z = audio.mel_spectrogram(audio.prepare(data.X, 8000)).reshape(200, -1)
-    score = LogisticRegression(C=1e-4, max_iter=500).fit(Z[:150], data.y[:150]).score(Z[150:], data.y[150:])
-    assert score > 0.5
-
-
-def test_tones_that_cannot_be_made_are_refused(rng):
-    with pytest.raises(ValueError, match="n_classes must be in"):
-        spoken_tones(5, rng=rng)
+    X, y = spoken_tones(200, rng=np.random.default_rng(3))
+    np.testing.assert_array_equal(X, spoken_tones(200, rng=np.random.default_rng(3))[0])
+    assert X.dtype == np.int16
+    assert np.bincount(y).tolist() == [20] * 10
+    Z = audio.mel_spectrogram(audio.prepare(X, 8000)).reshape(200, -1)
+    assert LogisticRegression(C=1e-4, max_iter=500).fit(Z[:150], y[:150]).score(Z[150:], y[150:]) > 0.5

@@ -110,7 +110,7 @@ def test_the_time_left_is_what_remains_at_the_pace_so_far():
 def test_completion_knows_the_commands_and_their_options(capsys, shell):
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in ("reproduce", "--profile", "verify", "--dry-run"):
+    for word in ("reproduce", "--profile", "fetch", "--dry-run"):
         assert word.strip("-") in script
 
 

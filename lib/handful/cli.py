@@ -72,9 +72,6 @@ def _parser():
     fetch = actions.add_parser("fetch", help="download a data set and check it")
     fetch.add_argument("name", nargs="+", metavar="NAME")
     fetch.set_defaults(run=_data_fetch)
-    verify = actions.add_parser("verify", help="check the files that are here against their checksums")
-    verify.add_argument("name", nargs="*", metavar="NAME", help="default: all")
-    verify.set_defaults(run=_data_verify)
 
     completion = commands.add_parser("completion", help="print the completion of commands and options for a shell")
     completion.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
@@ -113,25 +110,9 @@ def _warmup(args):
 def _data_list(args):
     from handful import data
 
-    rows = [("name", "where", "rows x features", "licence")]
-    rows += [(row.name, row.where, row.shape, row.licence) for row in data.status()]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for *cells, licence in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths)), licence]))
+    print(data.status()[["where", "shape", "licence"]].reset_index().to_string(index=False, justify="left"))
     print("\n`handful data fetch NAME` downloads a data set and checks it.")
     return 0
-
-
-def _data_verify(args):
-    from handful import data
-
-    try:
-        found = data.verify(args.name or None)
-    except ValueError as error:
-        raise Refused(str(error)) from error
-    for one in found:
-        print(f"{one.name:<24} {one.outcome:<9} {one.message}".rstrip())
-    return 1 if any(one.outcome == "wrong" for one in found) else 0
 
 
 def _data_fetch(args):
@@ -139,10 +120,9 @@ def _data_fetch(args):
 
     for name in args.name:
         try:
-            path = data.fetch(name)
+            print(data.load(name, verbose=True).describe())
         except (ValueError, OSError) as error:
             raise Refused(str(error)) from error
-        print(f"{name}: {path}")
     return 0
 
 

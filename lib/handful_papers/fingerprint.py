@@ -67,7 +67,7 @@ def data_fingerprint(name):
     from handful.data.registry import ENTRIES
 
     entry = ENTRIES.get(name.partition("[")[0])
-    return None if entry is None else entry.fingerprint
+    return None if entry is None else _digest({"entry": repr((entry.sha256, entry.raw, entry.content, entry.rows))})
 
 
 def reachable(code, sources=SOURCES):

@@ -7,14 +7,15 @@ import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
 from handful.active import audio
 from handful.bilevel.proxies import CNTK, RBF, Nystrom
-from handful.data import data_folder, load
-from handful.data.store import MissingDataError
+from handful.data import MissingDataError, data_folder, load
 
+from handful_papers.bico.tones import spoken_tones
 from handful_papers.fingerprint import code_fingerprint
 
 TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
@@ -110,7 +111,7 @@ def prepare(name, *, n_copies, cache=True, **options):
     -------
     Recordings
     """
-    data = load(name, **options)
+    data = _tones(**options) if name == "spoken_tones" else load(name, **options)
     rate = 16000 if name == "speech_commands" else 8000
     if data.X_test is not None:
         train, X, X_test, y, y_test = slice(None), data.X, data.X_test, data.y, data.y_test
@@ -136,6 +137,11 @@ def prepare(name, *, n_copies, cache=True, **options):
         words=tuple(str(c) for c in np.unique(data.y)),
         noise=of_noise,
     )
+
+
+def _tones(*, n=700, random_state=0, **options):
+    X, y = spoken_tones(n, **options, rng=np.random.default_rng(random_state))
+    return SimpleNamespace(name="spoken_tones", sha256=None, X=X, y=y, X_test=None, extra={})
 
 
 def from_folder(folder, words, *, n_copies):
