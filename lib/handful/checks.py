@@ -21,7 +21,7 @@ LIMITS = {
 
 
 class ConvergenceError(ValueError):
-    """A solve or a training did not end where it should: features, a penalty or a rate are out of scale."""
+    """A solver or a training did not converge: check the scale of the features, the penalty, the learning rate."""
 
 
 def check_integer(name, value, *, least=1, most=None, of=None, why=""):

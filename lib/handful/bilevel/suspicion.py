@@ -1,4 +1,4 @@
-"""Rows whose labels or targets are suspect: those that a model trained on other rows, or its validation, is against."""
+"""Rank rows by how likely their label or target is wrong: by out-of-fold loss or by influence on validation rows."""
 
 from dataclasses import dataclass
 
