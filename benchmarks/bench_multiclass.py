@@ -11,8 +11,8 @@ import time
 import numpy as np
 from _harness import Bench
 from handful import BilevelCoreset, Logistic
-from handful.bilevel.proxies import CNTK, RBF, Nystrom
 from handful.data import load
+from handful.proxies import CNTK, RBF, Nystrom
 from handful_papers.bico.cntk_features import images
 from sklearn.linear_model import LogisticRegression
 

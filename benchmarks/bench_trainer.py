@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 from _harness import Bench
-from handful import BilevelCoreset, StratifiedCoreset, UniformCoreset
+from handful import AnyEstimatorCoreset, StratifiedCoreset, UniformCoreset
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import average_precision_score
@@ -19,7 +19,7 @@ def main():
     X, y = make_classification(ROWS, FEATURES, n_informative=20, n_clusters_per_class=4, flip_y=0.05, random_state=0)
     X = X.astype(np.float32)
     for estimator in (HistGradientBoostingClassifier(random_state=0), RandomForestClassifier(random_state=0)):
-        few = BilevelCoreset.for_estimator(estimator, size=SIZE, random_state=0)
+        few = AnyEstimatorCoreset(estimator, size=SIZE, random_state=0)
         bench.time(
             f"{ROWS:,} x {FEATURES}, m = {SIZE}",
             {type(estimator).__name__: lambda few=few: few.fit(X, y)},
@@ -47,7 +47,7 @@ def heavy_noise(bench):
             return np.mean((model.predict(X_test) - _truth(X_test)) ** 2)
 
         drawn = np.median([error(UniformCoreset(60, random_state=i)) for i in SEEDS])
-        ratios.append(error(BilevelCoreset.for_estimator(forest, size=60, random_state=seed)) / drawn)
+        ratios.append(error(AnyEstimatorCoreset(forest, size=60, random_state=seed)) / drawn)
     worst, mean = max(ratios), np.exp(np.mean(np.log(ratios)))
     bench.value("Student's t noise, m = 60", "squared error", mean, unit="x the median uniform draw's", bar=1.0)
     bench.value("the same, worst of 5 seeds", "squared error", worst, unit="x the median uniform draw's")
@@ -79,7 +79,7 @@ def rare_class(bench):
             "stratified": np.mean([precision(StratifiedCoreset(200, random_state=i)) for i in SEEDS]),
             "balanced": np.mean([precision(StratifiedCoreset(200, random_state=i), alike) for i in SEEDS]),
         }
-        few = BilevelCoreset.for_estimator(forest, size=200, random_state=seed, scoring="average_precision")
+        few = AnyEstimatorCoreset(forest, size=200, random_state=seed, scoring="average_precision")
         gains.append([precision(few), max(drawn.values())])
     chosen, best = np.mean(gains, axis=0)
     lead = np.mean(np.subtract(*np.transpose(gains)))

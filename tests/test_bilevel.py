@@ -298,7 +298,7 @@ def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
             dict(problem=Logistic),
             r"a LeastSquares or another Problem or a Joint of them, got <class.*: give Logistic\(\.\.\.\)\.$",
         ),
-        (dict(problem=LogisticRegression()), r"got LogisticRegression\(\): for an estimator .*\.for_estimator\("),
+        (dict(problem=LogisticRegression()), r"got LogisticRegression\(\): for an estimator .*AnyEstimatorCoreset\("),
         (dict(problem=Logistic(0.0)), r"l2 must be a finite number greater than 0, got l2=0\.0"),
         (dict(problem=Logistic(-1)), r"l2 must be a finite number greater than 0, got l2=-1"),
         (dict(problem=Logistic(np.nan)), r"l2 must be a finite number greater than 0, got l2=nan"),

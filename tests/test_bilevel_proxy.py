@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset
 from handful.bilevel import Forward, ProxyCoreset
-from handful.bilevel.proxies import RBF, Nystrom
 from handful.continual import ReplayBuffer
+from handful.proxies import RBF, Nystrom
 
 
 @pytest.fixture

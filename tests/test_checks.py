@@ -7,7 +7,6 @@ import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
 from handful.baselines import ForgettingEvents
 from handful.bilevel import ConjugateGradients, Forward, GaussianMixture
-from handful.bilevel.proxies import RBF, Nystrom
 from handful.checks import (
     as_generator,
     check_integer,
@@ -19,6 +18,7 @@ from handful.checks import (
 from handful.clustering.minibatch import MiniBatchKMeans
 from handful.clustering.vcgmm import VCGMM
 from handful.continual import ReplayBuffer
+from handful.proxies import RBF, Nystrom
 from handful.sampling import KDPP, UniformSampler
 from handful.sensitivity.gmm import MixtureSensitivity
 

@@ -252,7 +252,7 @@ def test_regressors_clusterers_transformers_and_sparse_data():
 
 @pytest.mark.parametrize(
     ("estimator", "way_out"),
-    [(KNeighborsClassifier(), "BilevelCoreset.for_estimator"), (PCA(), "rows that the selector")],
+    [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")],
 )
 def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out):
     X, y = spam()

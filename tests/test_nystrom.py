@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from handful import LeastSquares
 from handful.bilevel import BilevelCoreset
-from handful.bilevel.proxies import CNTK, RBF, Linear, Nystrom, Polynomial, TreeLeaves, kernel_matrix
-from handful.bilevel.proxies.nystrom import BLOCK
+from handful.proxies import CNTK, RBF, Linear, Nystrom, Polynomial, TreeLeaves, kernel_matrix
+from handful.proxies.nystrom import BLOCK
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful.bilevel.proxies import CNTK, NTK, RBF, Kernel, Linear, Polynomial
-from handful.bilevel.proxies.arccos import relu_layer
+from handful.proxies import CNTK, NTK, RBF, Kernel, Linear, Polynomial
+from handful.proxies.arccos import relu_layer
 from sklearn.metrics.pairwise import rbf_kernel
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import conv2d

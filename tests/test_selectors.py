@@ -17,7 +17,7 @@ from handful import (
     StratifiedCoreset,
     UniformCoreset,
 )
-from handful.bilevel import Forward, ProxyCoreset, TrainerCoreset
+from handful.bilevel import AnyEstimatorCoreset, Forward, ProxyCoreset
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import RBFSampler
@@ -41,7 +41,7 @@ def all_selectors():
         for cls in queue.pop().__subclasses__():
             queue.append(cls)
             library = cls.__module__.startswith("handful.") and not cls.__module__.startswith("handful_papers")
-            if library and not cls.__name__.startswith("_") and cls not in (ProxyCoreset, TrainerCoreset):
+            if library and not cls.__name__.startswith("_") and cls not in (ProxyCoreset, AnyEstimatorCoreset):
                 found.add(cls)
     return sorted(found, key=lambda cls: cls.__name__)
 
@@ -92,7 +92,7 @@ def expected_failures(estimator):
         BilevelCoreset(size=5, rule="linear", strategy=Forward(n_start=2), weighting="optimised"),
     ]
     + [ProxyCoreset(size=5), ProxyCoreset(KCenter(), RBFSampler(), size=5)]
-    + [BilevelCoreset.for_estimator(LogisticRegression(), size=5, n_draws=1)]
+    + [AnyEstimatorCoreset(LogisticRegression(), size=5, n_draws=1)]
     + [pair for pair, _ in PAIRS],
     expected_failed_checks=expected_failures,
 )

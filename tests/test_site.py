@@ -110,12 +110,12 @@ def test_pages_are_made_accessible_once_and_a_theme_that_writes_them_differently
 
 def test_names_in_running_text_become_links(pages):
     nodes, new_document = pytest.importorskip("docutils.nodes"), pytest.importorskip("docutils.utils").new_document
-    words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.bilevel.suspects", "compare", "fit", "X"]
+    words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.suspects", "compare", "fit", "X"]
     page = new_document("page")
     page += nodes.paragraph("", "", *(nodes.literal("", word) for word in words))
     pages.link_names(SimpleNamespace(env=SimpleNamespace(docname="page")), page)
     linked = {node["reftarget"]: node.astext() for node in page.findall() if node.tagname == "pending_xref"}
-    assert linked == {"handful.bilevel.BilevelCoreset": words[0], "handful.bilevel.suspects": words[1]}
+    assert linked == {"handful.bilevel.BilevelCoreset": words[0], "handful.suspects": words[1]}
     assert page.astext() == "".join(words)
 
 

@@ -1,10 +1,11 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
 import handful.compiling  # noqa: F401 (says so when a first call compiles)
+from handful.attribution import suspects
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel import BilevelCoreset, LeastSquares, Logistic
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
-from handful.comparison import compare
+from handful.compare import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
 from handful.lazy import lazy_names
@@ -17,6 +18,7 @@ from handful.version import __version__ as __version__
 
 __all__ = [
     "VCGMM",
+    "AnyEstimatorCoreset",
     "BilevelCoreset",
     "Coreset",
     "CoresetEstimator",
@@ -36,6 +38,7 @@ __all__ = [
     "UniformCoreset",
     "WeightedFit",
     "compare",
+    "suspects",
 ]
 
 # So that `handful.data.load` works after `import handful` alone. Not `distributed`, which needs dask.

@@ -106,7 +106,7 @@ def check_takes_weights(estimator):
         return
     way_out = "choose an estimator that takes one, or train it yourself on the rows that the selector takes."
     if hasattr(estimator, "predict"):
-        way_out = "choose an estimator that takes one, or train it yourself on rows of BilevelCoreset.for_estimator."
+        way_out = "choose an estimator that takes one, or train it yourself on rows of AnyEstimatorCoreset."
     if hasattr(estimator, "steps"):
         way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
     raise ValueError(

@@ -17,7 +17,7 @@ class BilevelQuery(Acquisition):
     loss is that of the trained model on all labelled points and on the whole pool, with the soft labels that the user's
     model predicts (`probabilities`, averaged over its variants). Points join one at a time, each the one with the
     smallest implicit gradient (Equation 10). The features should be those of a proxy, such as
-    `handful.bilevel.proxies.Nystrom` of a `CNTK`, or embeddings.
+    `handful.proxies.Nystrom` of a `CNTK`, or embeddings.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 `Network` needs torch, which is imported when one is used.
 """
 
+from handful.bilevel.any_estimator import AnyEstimatorCoreset
 from handful.bilevel.design import OptimalDesign, design_gradient, design_objective
 from handful.bilevel.numerics.ihvp import Cholesky, ConjugateGradients, Exact, NeumannSeries
 from handful.bilevel.problems.base import Problem
@@ -15,11 +16,10 @@ from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.bilevel.suspicion import Suspects, suspects
-from handful.bilevel.trainer import TrainerCoreset
 from handful.checks import ConvergenceError
 
 __all__ = [
+    "AnyEstimatorCoreset",
     "BilevelCoreset",
     "Cholesky",
     "ConjugateGradients",
@@ -38,10 +38,7 @@ __all__ = [
     "Problem",
     "ProxyCoreset",
     "Regularised",
-    "Suspects",
     "TrainConfig",
-    "TrainerCoreset",
     "design_gradient",
     "design_objective",
-    "suspects",
 ]

@@ -7,7 +7,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
+from handful.proxies import RBF, Nystrom, TreeLeaves
 
 KERNEL = Nystrom(RBF(), n_landmarks=128)
 L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
@@ -15,12 +15,12 @@ LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows h
 
 
 @dataclass(frozen=True)
-class Way:
+class Candidate:
     """One way to choose points for a family.
 
     Attributes
     ----------
-    name : str, for `TrainerCoreset.trials_`
+    name : str, for `AnyEstimatorCoreset.trials_`
     proxy : transformer, or None for the features as they are
     l2 : strength of the penalty of the model that stands in for the estimator
     weighting : "binary" or "optimised", as in `BilevelCoreset`
@@ -45,25 +45,25 @@ def linear(estimator, n):
         l2 = alpha if "learning_rate" in given else alpha / n
     else:  # it finds one by cross-validation, or has none
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
-    return [Way("linear", None, max(l2, LEAST_L2), "optimised")]
+    return [Candidate("linear", None, max(l2, LEAST_L2), "optimised")]
 
 
 def trees(estimator, n):
     """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the kernel must not."""
-    return [Way("random trees", TreeLeaves(), L2), Way("RBF", make_pipeline(StandardScaler(), KERNEL), L2)]
+    return [Candidate("random trees", TreeLeaves(), L2), Candidate("RBF", make_pipeline(StandardScaler(), KERNEL), L2)]
 
 
 def networks(estimator, n):
     """Kernel features (an RBF serves as well as a network's tangent kernel: the paper's Table 10), and none."""
-    return [Way("RBF", KERNEL, L2), Way("linear", None, 1 / n, "optimised")]
+    return [Candidate("RBF", KERNEL, L2), Candidate("linear", None, 1 / n, "optimised")]
 
 
 def kernels(estimator, n):
     """Features of the RBF kernel."""
-    return [Way("RBF", KERNEL, L2)]
+    return [Candidate("RBF", KERNEL, L2)]
 
 
-# Family -> (where its classes are defined, its ways); the first that fits counts. A module stands for all in it.
+# Family -> (where its classes are defined, its candidates); the first that fits counts. A module stands for all in it.
 FAMILIES = {
     "linear": (("sklearn.linear_model", "sklearn.svm._classes.Linear", "sklearn.discriminant_analysis"), linear),
     "trees": (("sklearn.tree", "sklearn.ensemble", "xgboost", "lightgbm", "catboost"), trees),
@@ -72,7 +72,7 @@ FAMILIES = {
 }
 
 
-def ways_for(estimator, n):
+def candidates_for(estimator, n):
     """The ways to choose points for an estimator.
 
     Parameters
@@ -96,14 +96,14 @@ def ways_for(estimator, n):
             f"estimator must be a classifier or a regressor, or a Pipeline that ends in one, got {estimator!r}."
         )
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
-    for places, ways in FAMILIES.values():
+    for places, candidates in FAMILIES.values():
         if any(name.startswith(places) for name in names):
-            return ways(estimator, n)
+            return candidates(estimator, n)
     if hasattr(estimator, "estimator"):  # a grid search, a calibration: the family of what they train
-        return ways_for(estimator.estimator, n)
+        return candidates_for(estimator.estimator, n)
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
     raise ValueError(
         f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy of its own, a "
         "transformer whose features a linear model could use in its place: "
-        "BilevelCoreset.for_estimator(estimator, proxy=Nystrom(RBF()))."
+        "AnyEstimatorCoreset(estimator, proxy=Nystrom(RBF()))."
     )

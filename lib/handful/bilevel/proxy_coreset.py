@@ -5,10 +5,10 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from handful.bilevel.proxies import RBF, Nystrom
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED
 from handful.coreset import Selector, check_selector
+from handful.proxies import RBF, Nystrom
 
 
 def _knows_one_class(selector):
@@ -38,7 +38,7 @@ class ProxyCoreset(Selector):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from handful.bilevel import BilevelCoreset, Logistic, ProxyCoreset
-    >>> from handful.bilevel.proxies import RBF, Nystrom
+    >>> from handful.proxies import RBF, Nystrom
     >>> X, y = load_digits(return_X_y=True)
     >>> few = ProxyCoreset(BilevelCoreset(Logistic(1e-3)), Nystrom(RBF(1e-3), n_landmarks=64), size=20, random_state=0)
     >>> len(few.fit(X, y).indices_)

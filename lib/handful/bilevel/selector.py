@@ -18,7 +18,6 @@ from handful.bilevel.strategies.base import Candidates, Strategy
 from handful.bilevel.strategies.forward import Forward
 from handful.bilevel.strategies.regularised import Regularised
 from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.bilevel.trainer import TrainerCoreset
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_generator
 from handful.coreset import Selector
@@ -135,35 +134,6 @@ class BilevelCoreset(Selector):
         self.robust = robust
         self.random_state = random_state
         self.verbose = verbose
-
-    @classmethod
-    def for_estimator(
-        cls, estimator: Any, *, size: int = 100, random_state: Seed = None, selector: Any = None, **options: Any
-    ) -> Any:
-        """A selector of points for another estimator than a linear model: boosting, a forest, a network, neighbours.
-
-        Parameters
-        ----------
-        estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one
-        size, random_state : as in `TrainerCoreset`
-        selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``
-        options : further parameters of `TrainerCoreset`, such as ``proxy=Nystrom(RBF())``
-
-        Returns
-        -------
-        TrainerCoreset, not yet fitted
-
-        Raises
-        ------
-        ValueError
-            for an estimator of no known family, unless a `proxy` is given
-        TypeError
-            for a class in place of an estimator, and for one that neither classifies nor regresses
-        """
-        selector = cls() if selector is None else selector
-        few = TrainerCoreset(selector, estimator, size=size, random_state=random_state, **options)
-        few.ways(1.0)  # tells now if the family is unknown
-        return few
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
         """Choose the coreset.

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from handful.bilevel.proxies import CNTK, RBF, Nystrom
 from handful.checks import check_integer
 from handful.data import data_folder, load
+from handful.proxies import CNTK, RBF, Nystrom
 
 from handful_papers.bico.image_data import BRIGHTEST, CHANNELS, SHAPES, averaged
 

@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 from handful.baselines import FRCL, Hardest, Herding, ICaRL, KCenter, KMeansPlusPlus, MaxEntropy, UniformCoreset
 from handful.bilevel import BilevelCoreset, Forward, Logistic
-from handful.bilevel.proxies import CNTK, NTK, RBF, Nystrom
 from handful.continual import ReplayBuffer
 from handful.coreset import Selector
+from handful.proxies import CNTK, NTK, RBF, Nystrom
 
 from handful_papers.bico.continual_data import learner_of, tasks_of
 

@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
-from handful.bilevel.proxies import CNTK, Nystrom
 from handful.bilevel.selections.base import Rows
 from handful.data import load
+from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
 from handful_papers.bico.image_data import SHAPES

@@ -7,7 +7,7 @@ METHODS = Looks(
     {
         "stratified": look("Stratified", GREY, "s", "--"),
         "balanced": look("Class-balanced", PALE, "P", "-."),
-        "for_estimator": look("BilevelCoreset.for_estimator (extension)", EXTENSION, "D", "-", zorder=6),
+        "for_estimator": look("AnyEstimatorCoreset (extension)", EXTENSION, "D", "-", zorder=6),
     },
 )
 

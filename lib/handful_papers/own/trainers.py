@@ -1,4 +1,4 @@
-"""A handful for any trainer: `BilevelCoreset.for_estimator` against draws and proxies, six trainers, real data.
+"""A handful for any trainer: `AnyEstimatorCoreset` against draws and proxies, six trainers, real data.
 
 Rare classes must be common enough that a uniform draw of the smallest size holds one of their rows.
 """
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel import BilevelCoreset, Logistic, ProxyCoreset
-from handful.bilevel.proxies import NTK, RBF, Nystrom, TreeLeaves
-from handful.bilevel.trainer import class_weights, held_out_loss
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Logistic, ProxyCoreset
+from handful.bilevel.any_estimator import class_weights, held_out_loss
 from handful.data import load, standardise
+from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score
@@ -95,11 +95,11 @@ def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
                 indices, weights, seconds = baseline(method, mine, size, seed, regresses=trainer == "ridge")
                 found = scores(trainer, mine, indices, weights)
                 rows.append(dict(trainer=trainer, method=method, way="-", seconds=seconds) | found)
-            few = BilevelCoreset.for_estimator(TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory)
+            few = AnyEstimatorCoreset(TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory)
             start = time.perf_counter()
             few.fit(mine.X, mine.y)
             seconds = time.perf_counter() - start
-            way = few.way_.rstrip(" 0123456789")  # draws are numbered
+            way = few.chosen_.rstrip(" 0123456789")  # draws are numbered
             found = scores(trainer, mine, few.indices_, few.weights_)
             rows.append(dict(trainer=trainer, method=CHOICE, way=way, seconds=seconds) | found)
     return rows

@@ -176,7 +176,7 @@ def check_problem(problem):
         elif hasattr(problem, "state_dict"):
             way = ": a torch module goes into handful.bilevel.Network(module)"
         elif hasattr(problem, "fit"):
-            way = ": for an estimator there is BilevelCoreset.for_estimator(estimator)"
+            way = ": for an estimator there is AnyEstimatorCoreset(estimator)"
         raise ValueError(
             "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got "
             f"{' '.join(repr(problem).split())}{way}."

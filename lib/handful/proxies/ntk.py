@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit, prange
 
-from handful.bilevel.proxies.arccos import FAST, relu_layer
-from handful.bilevel.proxies.kernels import Kernel
 from handful.checks import check_integer, check_number
+from handful.proxies.arccos import FAST, relu_layer
+from handful.proxies.kernels import Kernel
 
 
 @njit(parallel=True, fastmath=FAST, error_model="numpy", cache=True)
@@ -75,7 +75,7 @@ class NTK(TangentKernel):
     Examples
     --------
     >>> import numpy as np
-    >>> from handful.bilevel.proxies import NTK
+    >>> from handful.proxies import NTK
     >>> NTK(1, b_std=0.0)(np.eye(2)).round(4)
     array([[0.5   , 0.0796],
            [0.0796, 0.5   ]])

@@ -1,4 +1,6 @@
-"""TrainerCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
+"""AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
+
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -11,16 +13,18 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory, has_fit_parameter, validate_data
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel.families import L2, Way, ways_for
+from handful.bilevel.families import L2, Candidate, candidates_for
 from handful.bilevel.problems.linear import LeastSquares, Logistic
+from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED, check_integer
 from handful.coreset import Selector
+from handful.types import Seed
 
 LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
 
 
-class TrainerCoreset(Selector):
-    """The coreset that suits a given estimator; `BilevelCoreset.for_estimator` makes one.
+class AnyEstimatorCoreset(Selector):
+    """The coreset that suits a given estimator: boosting, a forest, a network, neighbours, or a linear model.
 
     A coreset is chosen for a model: in the features of a proxy of the estimator's family (Borsos et al. 2024,
     Section 3.5.2), in which a linear model stands in for it. No proxy suits every data set, and on some none beats a
@@ -41,10 +45,11 @@ class TrainerCoreset(Selector):
 
     Parameters
     ----------
-    selector : `BilevelCoreset` that chooses; its problem, size, weighting and random_state are set here
     estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one: then the steps before it are
         fitted to all rows, and the proxy sees what the estimator sees
     size : number of points m
+    selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its problem, size,
+        weighting and random_state are set here
     proxy : transformer to use instead of the family's, for estimators of other families
     n_draws : draws to compare with (for regressors: k-means++ and uniform ones in turn); 0 trusts the proxies
     n_exchanges : exchanges of rows that are tried; the estimator is trained on `size` rows for each. 0 for none
@@ -67,17 +72,17 @@ class TrainerCoreset(Selector):
     encoder_ : the steps of a Pipeline before its estimator, fitted to all rows
     trials_ : dict, choice -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
         .001), the share of errors for classifiers without probabilities, the mean squared error for regressors
-    way_ : the choice that was taken, such as "random trees"
+    chosen_ : the choice that was taken, such as "random trees"
     exchanges_ : list of the losses on the held-out rows after each exchange that stayed
 
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from handful import BilevelCoreset
+    >>> from handful import AnyEstimatorCoreset
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(random_state=0)
-    >>> coreset = BilevelCoreset.for_estimator(forest, size=40, random_state=0).fit(X, y)
+    >>> coreset = AnyEstimatorCoreset(forest, size=40, random_state=0).fit(X, y)
     >>> X_small, y_small, w = coreset.take(X, y)
     >>> bool(forest.fit(X_small, y_small, sample_weight=w).score(X, y) > 0.9)
     True
@@ -87,21 +92,21 @@ class TrainerCoreset(Selector):
 
     def __init__(
         self,
-        selector,
-        estimator,
+        estimator: Any,
         *,
-        size=100,
-        proxy=None,
-        n_draws=12,
-        n_exchanges=50,
-        n_held_out=4000,
-        scoring=None,
-        memory=None,
-        random_state=None,
-    ):
-        self.selector = selector
+        size: int = 100,
+        selector: Any = None,
+        proxy: Any = None,
+        n_draws: int = 12,
+        n_exchanges: int = 50,
+        n_held_out: int = 4000,
+        scoring: Any = None,
+        memory: Any = None,
+        random_state: Seed = None,
+    ) -> None:
         self.estimator = estimator
         self.size = size
+        self.selector = selector
         self.proxy = proxy
         self.n_draws = n_draws
         self.n_exchanges = n_exchanges
@@ -110,8 +115,8 @@ class TrainerCoreset(Selector):
         self.memory = memory
         self.random_state = random_state
 
-    def ways(self, n):
-        """The ways to choose, for rows of total sample_weight `n`: a list of `Way`, the family's or the proxy's own.
+    def candidates(self, n: float) -> list:
+        """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list of `Candidate`.
 
         Raises
         ------
@@ -119,8 +124,8 @@ class TrainerCoreset(Selector):
             for an estimator of no known family where no `proxy` is given
         """
         if self.proxy is not None:
-            return [Way("proxy", self.proxy, L2)]
-        return ways_for(self._steps()[1], n)
+            return [Candidate("proxy", self.proxy, L2)]
+        return candidates_for(self._steps()[1], n)
 
     def _steps(self):
         # (what comes before the estimator, or None; the estimator)
@@ -129,7 +134,11 @@ class TrainerCoreset(Selector):
             return (before if len(before) else None), last
         return None, self.estimator
 
+    def _chooser(self):
+        return BilevelCoreset() if self.selector is None else clone(self.selector)
+
     def _check_X_y(self, X, y):
+        self.candidates(1.0)  # tells first whether the family is unknown
         check_integer("n_draws", self.n_draws, least=0)
         check_integer("n_exchanges", self.n_exchanges, least=0)
         check_integer("n_held_out", self.n_held_out, least=0)
@@ -157,7 +166,7 @@ class TrainerCoreset(Selector):
                 raise
         raise ValueError(
             "Input X contains NaN, and proxies choose by distances, which missing values do not have. Put an imputer "
-            f"in front: BilevelCoreset.for_estimator(make_pipeline(SimpleImputer(), {type(estimator).__name__}()))."
+            f"in front: AnyEstimatorCoreset(make_pipeline(SimpleImputer(), {type(estimator).__name__}()))."
         )
 
     def _select(self, X, y, sample_weight, rng):
@@ -191,12 +200,12 @@ class TrainerCoreset(Selector):
 
         self.trials_, self.exchanges_ = {}, []
         if len(held) == 0:
-            self.way_ = next(iter(choices))
-            return choices[self.way_]
+            self.chosen_ = next(iter(choices))
+            return choices[self.chosen_]
         self.trials_ = {name: loss(*choice) for name, choice in choices.items()}
-        self.way_ = min(self.trials_, key=self.trials_.get)
-        indices, weights = choices[self.way_]
-        least = self.trials_[self.way_]
+        self.chosen_ = min(self.trials_, key=self.trials_.get)
+        indices, weights = choices[self.chosen_]
+        least = self.trials_[self.chosen_]
         for _ in range(self.n_exchanges):
             other = exchanged(indices, labels, sample_weight, rest, rng)
             if (found := loss(other, weights)) < least:
@@ -205,9 +214,9 @@ class TrainerCoreset(Selector):
         return indices, weights
 
     @available_if(lambda self: not is_regressor(self._steps()[1]))
-    def select_one_class(self, X, sample_weight, rng):
+    def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
         """A plain draw, for a part of a stream that holds one class: `BilevelCoreset.select_one_class`."""
-        selector = clone(self.selector).set_params(problem=Logistic(), size=self.size)
+        selector = self._chooser().set_params(problem=Logistic(), size=self.size)
         return selector.select_one_class(X, sample_weight, rng)
 
     def _split(self, labels, sample_weight, rng):
@@ -222,16 +231,16 @@ class TrainerCoreset(Selector):
         # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether it needs one or not
         seeds = iter(rng.integers(MAX_SEED, size=2 + self.n_draws).tolist())
         proxy_seed, seed = next(seeds), next(seeds)
-        for way in self.ways(sample_weight.sum()):
-            proxy = None if way.proxy is None else clone(way.proxy)
+        for one in self.candidates(sample_weight.sum()):
+            proxy = None if one.proxy is None else clone(one.proxy)
             if proxy is not None:
                 given = proxy.get_params()
                 unset = [key for key in given if key.endswith("random_state") and given[key] is None]
                 proxy.set_params(**dict.fromkeys(unset, proxy_seed))
-            weighting = way.weighting if weighted else "binary"
-            problem = LeastSquares(way.l2) if labels is None else Logistic(way.l2)
+            weighting = one.weighting if weighted else "binary"
+            problem = LeastSquares(one.l2) if labels is None else Logistic(one.l2)
             options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
-            yield way.name, clone(self.selector).set_params(**options), proxy, sample_weight
+            yield one.name, self._chooser().set_params(**options), proxy, sample_weight
         draws = [("k-means++", KMeansPlusPlus, StandardScaler(), sample_weight)]
         if labels is None:
             draws += [("uniform draw", UniformCoreset, None, sample_weight)]

@@ -101,7 +101,7 @@ class Linear(Kernel):
 
     Examples
     --------
-    >>> from handful.bilevel.proxies import Linear
+    >>> from handful.proxies import Linear
     >>> Linear()([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]])
     array([[11.,  2.]])
     """
@@ -124,7 +124,7 @@ class Polynomial(Kernel):
 
     Examples
     --------
-    >>> from handful.bilevel.proxies import Polynomial
+    >>> from handful.proxies import Polynomial
     >>> Polynomial(2, gamma=1.0)([[1.0, 2.0]], [[3.0, 4.0]])
     array([[144.]])
     """
@@ -159,7 +159,7 @@ class RBF(Kernel):
 
     Examples
     --------
-    >>> from handful.bilevel.proxies import RBF
+    >>> from handful.proxies import RBF
     >>> RBF(0.5)([[0.0]], [[0.0], [2.0]]).round(3)
     array([[1.   , 0.135]])
     """

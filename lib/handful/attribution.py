@@ -1,6 +1,7 @@
 """Rank rows by how likely their label or target is wrong: by out-of-fold loss or by influence on validation rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
@@ -12,6 +13,7 @@ from handful.bilevel.problems.linear import LeastSquares, Logistic
 from handful.bilevel.selections.base import Rows
 from handful.checks import MAX_SEED, as_generator, check_integer, check_magnitude
 from handful.coreset import take_rows
+from handful.types import Seed, Table
 
 RULES = ("loss", "influence")
 
@@ -52,7 +54,9 @@ class Suspects:
         return taken[0] if len(taken) == 1 else taken
 
 
-def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
+def suspects(
+    problem: Any, X: Table, y: Table, *, rule: str = "loss", n_folds: int = 5, random_state: Seed = None
+) -> Suspects:
     """Rank the rows by how suspect their labels are.
 
     Parameters
@@ -82,7 +86,7 @@ def suspects(problem, X, y, *, rule="loss", n_folds=5, random_state=None):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from handful.bilevel import Logistic, suspects
+    >>> from handful import Logistic, suspects
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(0)) / X.std(0)
     >>> y[:20] = 1 - y[:20]

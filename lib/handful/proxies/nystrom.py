@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.bilevel.proxies.kernels import DTYPES, Kernel, flattened
 from handful.checks import as_generator, check_integer, check_number
+from handful.proxies.kernels import DTYPES, Kernel, flattened
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
@@ -47,7 +47,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from handful.bilevel.proxies import RBF, Nystrom
+    >>> from handful.proxies import RBF, Nystrom
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> Z = Nystrom(RBF(0.1), n_landmarks=100, random_state=0).fit_transform(X)
     >>> bool(np.allclose(Z @ Z.T, RBF(0.1)(X), atol=1e-3))

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, MergeReduce, StratifiedCoreset, UniformCoreset
-from handful.bilevel.families import ways_for
-from handful.bilevel.proxies import RBF, Nystrom, TreeLeaves
-from handful.bilevel.trainer import class_weights, exchanged, held_out_loss
+from handful import AnyEstimatorCoreset, MergeReduce, StratifiedCoreset, UniformCoreset
+from handful.bilevel.any_estimator import class_weights, exchanged, held_out_loss
+from handful.bilevel.families import candidates_for
+from handful.proxies import RBF, Nystrom, TreeLeaves
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -39,7 +39,7 @@ def data():
 
 def for_estimator(estimator, **options):
     few = {"size": 30, "random_state": 0, "n_draws": 2, "n_exchanges": 5}
-    return BilevelCoreset.for_estimator(estimator, **few | options)
+    return AnyEstimatorCoreset(estimator, **few | options)
 
 
 # --- the trees' proxy
@@ -87,7 +87,7 @@ def test_equal_rows_have_equal_features():
     ],
 )
 def test_every_family_has_its_proxies(estimator, names):
-    assert [way.name for way in ways_for(estimator, 100.0)] == names
+    assert [one.name for one in candidates_for(estimator, 100.0)] == names
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_every_family_has_its_proxies(estimator, names):
     ],
 )
 def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
-    assert ways_for(estimator, 1000.0)[0].l2 == pytest.approx(l2)
+    assert candidates_for(estimator, 1000.0)[0].l2 == pytest.approx(l2)
 
 
 def test_missing_values_are_refused_with_the_way_out(data):
@@ -113,25 +113,25 @@ def test_missing_values_are_refused_with_the_way_out(data):
 
 def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way_out(data):
     with pytest.raises(ValueError, match=r"GaussianNB is of no family .*trees \(sklearn.tree.*proxy=Nystrom"):
-        BilevelCoreset.for_estimator(GaussianNB())
+        AnyEstimatorCoreset(GaussianNB(), size=30).fit(*data)
     few = for_estimator(GaussianNB(), proxy=Nystrom(RBF(), n_landmarks=50)).fit(*data)
     assert set(few.trials_) == {"proxy", "k-means++ 1", "stratified draw 2"}
 
 
 def test_what_wraps_an_estimator_is_of_its_family():
     search = GridSearchCV(LogisticRegression(C=0.5), {"C": [1.0]})
-    assert ways_for(search, 100.0) == ways_for(LogisticRegression(C=0.5), 100.0)
+    assert candidates_for(search, 100.0) == candidates_for(LogisticRegression(C=0.5), 100.0)
 
 
 @pytest.mark.parametrize("other", ["forest", None, KMeans(2), make_pipeline(StandardScaler())])
-def test_only_classifiers_and_regressors_are_trained(other):
+def test_only_classifiers_and_regressors_are_trained(other, data):
     with pytest.raises(TypeError, match="must be a classifier or a regressor"):
-        BilevelCoreset.for_estimator(other)
+        AnyEstimatorCoreset(other, size=30).fit(*data)
 
 
-def test_a_class_is_no_estimator():
+def test_a_class_is_no_estimator(data):
     with pytest.raises(TypeError, match="give LogisticRegression"):
-        BilevelCoreset.for_estimator(LogisticRegression)
+        AnyEstimatorCoreset(LogisticRegression, size=30).fit(*data)
 
 
 # --- the choice
@@ -170,7 +170,7 @@ def test_the_choice_of_the_least_loss_is_taken_and_its_weights_add_up(data, esti
     X, y = data
     weight = np.random.default_rng(2).random(400) * (np.arange(400) % 4 > 0)
     few = for_estimator(estimator).fit(X, y, sample_weight=weight)
-    assert few.trials_[few.way_] == min(few.trials_.values())
+    assert few.trials_[few.chosen_] == min(few.trials_.values())
     assert len(set(few.indices_)) == 30
     assert (weight[few.indices_] > 0).all()
     assert few.weights_.sum() == pytest.approx(weight.sum())
@@ -228,7 +228,7 @@ def test_words_for_labels_and_several_classes(data):
 def test_targets_of_a_regression_go_to_regressors(data, regressor):
     X, _ = data
     few = for_estimator(regressor).fit(X, X[:, 0] * 2.5 + 0.1)
-    assert few.trials_[few.way_] == min(few.trials_.values())
+    assert few.trials_[few.chosen_] == min(few.trials_.values())
     with pytest.raises(ValueError, match="RandomForestClassifier is a classifier, but y holds the targets"):
         for_estimator(FEW_TREES).fit(X, X[:, 0])
 
@@ -298,7 +298,7 @@ def test_another_score_than_the_loss_can_judge(data):
     assert {f"{way}, equal weights" for way in few.trials_ if "equal" not in way} < set(few.trials_)
     assert few.weights_.sum() == pytest.approx(len(data[1]))
     assert all(-1 <= loss <= 0 for loss in few.trials_.values())
-    assert few.trials_[few.way_] == min(few.trials_.values())
+    assert few.trials_[few.chosen_] == min(few.trials_.values())
 
 
 @pytest.mark.parametrize("estimator", [FEW_TREES, LogisticRegression(), Ridge(), KNeighborsRegressor()])

@@ -2,8 +2,8 @@
 
 import math
 
-from handful.bilevel.proxies.ntk import TangentKernel, dense_layers
 from handful.checks import check_integer
+from handful.proxies.ntk import TangentKernel, dense_layers
 
 
 class CNTK(TangentKernel):
@@ -31,7 +31,7 @@ class CNTK(TangentKernel):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from handful.bilevel.proxies import CNTK, Nystrom
+    >>> from handful.proxies import CNTK, Nystrom
     >>> X = load_digits().data.astype("float32") / 16
     >>> Nystrom(CNTK(), n_landmarks=50, random_state=0).fit_transform(X).shape
     (1797, 50)
@@ -97,9 +97,9 @@ class CNTK(TangentKernel):
         w_var, b_var = self._variances(rows[0].dtype)
         network = dict(filters=tuple(self.filters), pooled=self.head == "pool", w_var=w_var, b_var=b_var)
         if self.device is None:
-            from handful.bilevel.proxies import conv as engine
+            from handful.proxies import conv as engine
         else:
-            from handful.bilevel.proxies import conv_torch as engine
+            from handful.proxies import conv_torch as engine
 
             network["device"] = self.device
         return getattr(engine, which)(*rows, image, **network)

@@ -9,7 +9,7 @@ CHUNK = 1 << 26  # pairs of pixels at a time: four to six tensors of so many val
 
 
 def pairs(X, Y, image, *, filters, pooled, w_var, b_var, device):
-    """As `handful.bilevel.proxies.conv.pairs`, computed on `device`."""
+    """As `handful.proxies.conv.pairs`, computed on `device`."""
     x, y = (torch.as_tensor(A, device=device).reshape(len(A), *image) for A in (X, Y))
     s, t = torch.empty((2, len(x), len(y)), dtype=x.dtype)
     columns = max(1, min(len(y), CHUNK // _size(image, pooled)))
@@ -23,7 +23,7 @@ def pairs(X, Y, image, *, filters, pooled, w_var, b_var, device):
 
 
 def selves(X, image, *, filters, pooled, w_var, b_var, device):
-    """As `handful.bilevel.proxies.conv.selves`, computed on `device`."""
+    """As `handful.proxies.conv.selves`, computed on `device`."""
     x = torch.as_tensor(X, device=device).reshape(len(X), 1, *image)
     chunks = x.split(max(1, CHUNK // _size(image, pooled)))
     parts = [_recursion(a, a, filters, pooled, float(w_var), float(b_var)) for a in chunks]

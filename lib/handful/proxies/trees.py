@@ -4,8 +4,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.bilevel.proxies.kernels import DTYPES, flattened
 from handful.checks import MAX_SEED, as_generator, check_integer
+from handful.proxies.kernels import DTYPES, flattened
+
+MOST_ROWS = 20_000  # that the forest and the singular vectors are fitted to
 
 
 class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -31,7 +33,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Examples
     --------
     >>> import numpy as np
-    >>> from handful.bilevel.proxies import TreeLeaves
+    >>> from handful.proxies import TreeLeaves
     >>> X = np.repeat([[0.0], [1.0]], 10, axis=0)
     >>> Z = TreeLeaves(random_state=0).fit_transform(X)
     >>> (Z @ Z.T)[0, [1, 19]] > 0.9  # equal rows share all leaves, distant ones few
@@ -46,28 +48,13 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def fit(self, X, y=None):
         """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are random.
 
+        Of more than 20,000 rows so many are drawn: more change the features little, and take longer.
+
         Raises
         ------
         TypeError
             if `forest` has no leaves to ask for, or is a class
         """
-        self._fit(X, y)
-        return self
-
-    def fit_transform(self, X, y=None):
-        """Fit, and give the features of each row of `X`, shape (n, r)."""
-        leaves = self._fit(X, y)
-        return self.svd_.transform(leaves)
-
-    def transform(self, X):
-        """The features of each row of `X`, shape (n, r)."""
-        check_is_fitted(self, "svd_")
-        return self.svd_.transform(self._leaves(self._rows(X, reset=False)))
-
-    def _rows(self, X, *, reset):
-        return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
-
-    def _fit(self, X, y):
         # here, as importing them takes a while
         from sklearn.decomposition import TruncatedSVD
         from sklearn.ensemble import RandomTreesEmbedding
@@ -82,14 +69,26 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         X = self._rows(X, reset=True)
         rng = as_generator(self.random_state)
-        self.forest_ = clone(forest).set_params(random_state=int(rng.integers(MAX_SEED))).fit(X, y)
+        seeds = rng.integers(MAX_SEED, size=2).tolist()
+        if len(X) > MOST_ROWS:
+            rows = rng.choice(len(X), MOST_ROWS, replace=False)
+            X, y = X[rows], None if y is None else np.asarray(y)[rows]
+        self.forest_ = clone(forest).set_params(random_state=seeds[0]).fit(X, y)
         self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
         leaves = self._leaves(X)
         rank = min(self.n_components, min(leaves.shape) - 1) or 1
         with np.errstate(invalid="ignore", divide="ignore"):  # the explained share of no variance, which nobody reads
-            self.svd_ = TruncatedSVD(rank, random_state=int(rng.integers(MAX_SEED))).fit(leaves)
+            self.svd_ = TruncatedSVD(rank, random_state=seeds[1]).fit(leaves)
         self._n_features_out = rank
-        return leaves
+        return self
+
+    def transform(self, X):
+        """The features of each row of `X`, shape (n, r)."""
+        check_is_fitted(self, "svd_")
+        return self.svd_.transform(self._leaves(self._rows(X, reset=False)))
+
+    def _rows(self, X, *, reset):
+        return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
 
     def _leaf_numbers(self, X):
         return self.forest_.apply(X).reshape(len(X), -1)  # boosting has one tree a step and class

@@ -9,7 +9,7 @@ another: each offset is a small image of its own, the overlap of x with the shif
 import numpy as np
 from numba import njit, prange
 
-from handful.bilevel.proxies.arccos import FAST, deviations, relu_layer
+from handful.proxies.arccos import FAST, deviations, relu_layer
 
 ROW = 512  # values in a row of pixels, about: long enough for vector loops, short enough for the nearest cache
 
