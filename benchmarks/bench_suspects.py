@@ -4,8 +4,7 @@ import numpy as np
 from _harness import Bench
 from _tables import halves
 from cleanlab.rank import get_label_quality_scores
-from handful import Logistic
-from handful.attribution import suspects
+from handful import Logistic, suspects
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful.attribution import suspects
+from handful import suspects
 from handful.bilevel import GaussianMixture, LeastSquares, Logistic
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
