@@ -29,7 +29,7 @@ _WRITTEN_FROM = {
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
 COMPLEXITY = """\
-The pages of the methods state costs in rows, features, points chosen and clusters. These tables measure them: each comes
+The pages of the methods state costs in rows, features, points and clusters. These tables measure them: each comes
 out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
 its parameters and versions."""
 
