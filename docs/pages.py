@@ -58,6 +58,8 @@ def write_pages(docs):
     pages = {docs / "reference" / f"{room}.rst": _reference(room) for room in rooms()}
     pages |= {docs / "papers" / f"{paper.key}.md": _paper(paper, docs / "papers") for paper in catalogue()}
     pages[docs / "complexity.md"] = _complexity(sorted((ROOT / "benchmarks" / "results").glob("*.md")))
+    for path in set((docs / "reference").glob("*.rst")) - set(pages):
+        path.unlink()  # of a subpackage that is gone
     for path, text in pages.items():
         path.parent.mkdir(exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what is newer
