@@ -49,6 +49,7 @@ ROOMS = [
     ["proxies"],
     ["bilevel"],
     ["attribution"],
+    ["matching"],
     ["clustering"],
     ["sampling"],
     ["streaming"],

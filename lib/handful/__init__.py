@@ -9,6 +9,7 @@ from handful.compare import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
 from handful.lazy import lazy_names
+from handful.matching import MatchedCoreset
 from handful.resampling import CoresetSampler, WeightedFit
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
@@ -30,6 +31,7 @@ __all__ = [
     "LinearSVM",
     "Logistic",
     "LogisticSensitivity",
+    "MatchedCoreset",
     "MergeReduce",
     "MixtureSampler",
     "SVMCoreset",

@@ -1,0 +1,77 @@
+"""A bound, proven and computed, of what training on the matched rows loses at every penalty of a range."""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from handful.matching.likelihoods import over_blocks
+from handful.matching.pilot import newton
+
+SAFE = 0.5  # of the distance within which curvatures are known, for one step along the path
+FINEST = 1e-5  # share of the penalty below which no step is tried
+ROUNDING = 1e-9  # mean loss by which an optimum that was computed may be missed
+
+
+def path_excess(model, rows, few, low, high, tol):
+    """Largest mean loss, penalty included, above the optimum of all rows, over all penalties from `low` to `high`.
+
+    In steps along the path. Below: the optimum of all rows is concave in the penalty, as a minimum of functions linear
+    in it, so between two penalties it lies above its chord. Above: the curvature of these losses changes by at most
+    ``exp(|x' move|)`` (logistic, Poisson, squared; Bach 2010, Proposition 1). So the gradient at the first penalty says
+    how far the rows' solution can move until the second, and the loss on all rows how much it can rise on the way.
+
+    Parameters
+    ----------
+    model : LinearLikelihood of one output
+    rows, few : all rows and the chosen ones: X, encoded targets and weights
+    low, high : penalties, per mean loss
+    tol : a step whose bound is larger is halved, unless that does not help
+
+    Returns
+    -------
+    float, in units of the mean loss; infinite where the steps would become too small
+    """
+    n, penalised, worst, l2, step = rows[2].sum(), model.penalised(rows[0]), 0.0, low, 0.1
+
+    def solve(data, l2, start):
+        return newton(model, *data, l2 * n * penalised, start)[0]
+
+    def loss(theta, l2):
+        return -model.sums(theta[None], *rows)[0] / n + l2 * penalised @ theta**2 / 2
+
+    best = chosen = 0 * penalised
+    best = solve(rows, l2, best)
+    while l2 < high * (1 - 1e-12):
+        chosen = solve(few, l2, chosen)
+        (slope, C), (slope_few, H) = ((-g / n, H / n) for _, g, H in (model.expand(chosen, *r) for r in (rows, few)))
+        root, weight = np.linalg.cholesky(H + np.diag(l2 * penalised)), penalised * chosen
+
+        def norm(g, root=root):
+            return float(np.linalg.norm(solve_triangular(root, g, lower=True)))
+
+        rise = np.linalg.norm(solve_triangular(root, solve_triangular(root, C, lower=True).T, lower=True), 2)
+        radius = max(_longest(model, root, data[0]) for data in (rows, few))
+        while True:
+            end = min(high, l2 * (1 + step))
+            push = norm(slope_few + l2 * weight) + (end - l2) * norm(weight)
+            if radius * push < SAFE:
+                moved = -np.log1p(-radius * push) / radius
+                best_end = solve(rows, end, best)
+                linear = max(loss(chosen, v) - loss(b, v) for v, b in ((l2, best), (end, best_end)))
+                uphill = max(norm(slope + v * weight) for v in (l2, end)) * moved
+                bound = linear + uphill + (rise + end / l2) * np.exp(radius * moved) * moved**2 / 2 + ROUNDING
+                if bound <= tol or uphill < tol / 10:
+                    break
+            step /= 2
+            if step < FINEST:
+                return float("inf")
+        worst, l2, step, best = max(worst, bound), end, 2 * step, best_end
+    return float(worst)
+
+
+def _longest(model, root, X):
+    """Largest length of a row's features in the metric of the rows' curvature."""
+
+    def block(rows):
+        return (solve_triangular(root, model.design(X[rows]).T, lower=True) ** 2).sum(0).max()
+
+    return np.sqrt(over_blocks(block, len(X), X.shape[1], join=max))

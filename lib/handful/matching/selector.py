@@ -1,0 +1,322 @@
+"""MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from handful.bilevel import Logistic
+from handful.checks import as_array, check_magnitude, check_sample_weight, check_size, check_vector
+from handful.coreset import Selector
+from handful.matching.excess import path_excess
+from handful.matching.likelihoods import (
+    LinearLikelihood,
+    by_difference,
+    expansion_at,
+    gradients_at,
+    likelihood,
+    second_moments,
+    take,
+    values_at,
+)
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
+from handful.matching.recombine import recombine
+from handful.matching.verdict import Check, judge
+from handful.types import Seed, Table
+
+N_HELDOUT = 200  # draws that estimate the divergence
+LEAST_EFFECTIVE = 20  # of them, below which they say nothing
+PAYS = 1 / 3  # share of the rows that the equations may reach
+MOST = 3001  # equations that are not exceeded unasked: time grows with their cube
+PATH = (0.1, 1.0, 10.0)  # penalties that are matched, as multiples of the problem's
+
+
+class MatchedCoreset(Selector):
+    """Rows that *are* the data: their weighted log-likelihood equals that of all rows where it counts.
+
+    N sums over the data are kept exactly by N weighted rows (`recombine`). Which sums, `at` says:
+
+    - ``at="path"``: gradients at the optima of several penalties. Trained on the rows, the model is that of all rows at
+      these penalties, to rounding, and nearly in between (`excess` bounds it); least squares at every penalty.
+    - ``at="posterior"``: log-likelihoods at draws around the modes of the posterior, and for models of one linear
+      predictor their gradient and curvature at the mode. Sampling on the rows, with weights, samples the posterior of
+      all rows; `kl_` estimates how nearly, `check` says it of the draws.
+    - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for example.
+
+    Close relatives match moments (data squashing; DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999), expectations
+    by reweighting (Owen 2003), or log-likelihoods approximately (Campbell and Broderick 2019).
+
+    Parameters
+    ----------
+    problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default), `LeastSquares`,
+        `Poisson`; a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is no y, that
+        gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array; or an array of log-likelihoods, shape
+        (draws, rows) or (chains, draws, rows), as ArviZ keeps them, and then `at` has no say
+    at : "path", "posterior" or an array, see above
+    size : most rows; None takes what the equations need: for "posterior" two for each of its p (p + 3) / 2 first- and
+        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`
+    penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default
+    prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number or shape (p,), the
+        intercept's too; or a function of parameters (K, p) that gives log densities (K,)
+    start : shape (p,) or (S, p), where the search for modes starts; a function as `problem` needs it
+    tol : largest `kl_`, in nats, at which more draws are not asked for
+    random_state : int, Generator or None; draws the parameters
+
+    Attributes
+    ----------
+    indices_ : int array, shape (m,), ascending
+    weights_ : float array, shape (m,); they add up to n, and are uneven
+    residual_ : largest error of a matched sum, relative; about 1e-13, more where `size` was too small for all equations
+    kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
+        matched; NaN where too few of them count, and for other `at`
+    modes_ : "posterior": shape (M, p), the modes found, the highest first
+    parameters_ : shape (K, p), where the rows were matched
+    n_equations_ : sums that were matched
+
+    Notes
+    -----
+    Parameters of a linear model are its coefficients, then the intercept; of several classes those of each class in
+    turn; `LeastSquares` has the logarithm of the noise's deviation last. The rows are no sample: nothing but the
+    likelihood may be computed from them. Fewer rows than features are the ground of `BilevelCoreset`.
+
+    Examples
+    --------
+    >>> from handful import Logistic, MatchedCoreset
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X[:, :5] - X[:, :5].mean(0)) / X[:, :5].std(0)
+    >>> rows = MatchedCoreset(Logistic(l2=1e-2), at="path").fit(X, y)
+    >>> X_small, y_small, w = rows.take(X, y)
+    >>> few = LogisticRegression(C=1 / (1e-2 * len(y)), tol=1e-8).fit(X_small, y_small, sample_weight=w)
+    >>> every = LogisticRegression(C=1 / (1e-2 * len(y)), tol=1e-8).fit(X, y)
+    >>> len(y_small), float(abs(few.coef_ - every.coef_).max().round(4))
+    (19, 0.0)
+    """
+
+    _ranks = False
+
+    def __init__(
+        self,
+        problem: Any = None,
+        *,
+        at: Any = "path",
+        size: int | None = None,
+        penalties: Any = None,
+        prior: Any = 1.0,
+        start: Any = None,
+        tol: float = 1e-3,
+        random_state: Seed = None,
+    ) -> None:
+        self.problem = problem
+        self.at = at
+        self.size = size
+        self.penalties = penalties
+        self.prior = prior
+        self.start = start
+        self.tol = tol
+        self.random_state = random_state
+
+    def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
+        """Log-likelihoods, shape (S, n), of draws (S, p): all rows, for leave-one-out and WAIC by ArviZ, or a block."""
+        X, y = self._check_X_y(X, y)
+        model, target = likelihood(self._problem(), y)
+        return model.values(stacked(draws), X, target).T
+
+    def check(self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None) -> Check:
+        """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
+
+        Parameters
+        ----------
+        draws : shape (S, p) or (chains, S, p); for an array of log-likelihoods as `problem`, those of the new draws,
+            shape (S, n)
+        X, y, sample_weight : what `fit` got
+
+        Returns
+        -------
+        `Check`: print it. "use the draws" asks for a variance of the log weights below .1, "use the weights" below 1
+            and half of the draws effective; Pareto k alone would not do
+
+        Raises
+        ------
+        ValueError
+            for less than 100 draws, and draws of another length than the parameters
+        """
+        check_is_fitted(self, "indices_")
+        theta = stacked(draws)
+        if _is_array(self.problem):
+            weights = check_sample_weight(sample_weight, theta.shape[1])
+            return judge(theta @ weights - theta[:, self.indices_] @ self.weights_)
+        X, y, weights = self._check_input(X, y, sample_weight)
+        model, target = likelihood(self._problem(), y)
+        p = len(model.penalised(X)) if isinstance(model, LinearLikelihood) else theta.shape[1]
+        if theta.shape[1] not in (p, p + (getattr(model, "link", "") == "identity")):
+            raise ValueError(f"draws must hold {p} coefficients, intercepts after the others, got shape {theta.shape}.")
+        few = model.sums(theta, X[self.indices_], None if y is None else target[self.indices_], self.weights_)
+        return judge(model.sums(theta, X, target, weights) - few)
+
+    def excess(self, X: Table, y: Table, sample_weight: Table = None, tol: float = 1e-4) -> float:
+        """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
+
+        Parameters
+        ----------
+        X, y, sample_weight : what `fit` got
+        tol : where the bound falls below this it is not made sharper
+
+        Returns
+        -------
+        float, also kept in `excess_`: mean loss on all rows, penalty included, above its minimum; proven for
+            `Logistic` of two classes, `Poisson` with log link and `LeastSquares`
+
+        Raises
+        ------
+        ValueError
+            for other problems
+        """
+        check_is_fitted(self, "indices_")
+        X, y, weights = self._check_input(X, y, sample_weight)
+        problem = self._problem()
+        model, target = likelihood(problem, y)
+        if not getattr(model, "one_output", False) or model.link == "softplus":
+            raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
+        few = (X[self.indices_], target[self.indices_], self.weights_)
+        l2 = self._penalties()
+        self.excess_ = path_excess(model, (X, target, weights), few, min(l2), max(l2), tol)
+        return self.excess_
+
+    def _problem(self):
+        return Logistic() if self.problem is None else self.problem
+
+    @property
+    def _needs_y(self):
+        problem = self._problem()
+        return not callable(problem) and not _is_array(problem)
+
+    def _check_input(self, X, y, sample_weight):
+        X, y = self._check_X_y(X, y)
+        check_magnitude(X, "X", X.dtype)
+        sample_weight = check_sample_weight(sample_weight, len(X))
+        if self.size is not None:
+            check_size(self.size, int(np.count_nonzero(sample_weight)), len(X))
+        return X, y, sample_weight
+
+    def _penalties(self):
+        if self.penalties is None:
+            return [self._problem().l2 * factor for factor in PATH]
+        penalties = check_vector(self.penalties, "penalties")
+        if penalties.min() <= 0:
+            raise ValueError(f"penalties must be positive, got {penalties.min():g}.")
+        return penalties.tolist()
+
+    def _select(self, X, y, sample_weight, rng):
+        self.kl_, self.parameters_ = float("nan"), None
+        if _is_array(self.problem):
+            values = stacked(self.problem, len(X)).T[:, : self.size and max(1, self.size - 1)]
+            return self._match(lambda r: by_difference(values[r]), sample_weight, 1 + values.shape[1])
+        model, target = likelihood(self._problem(), y)
+        if not isinstance(self.at, str):
+            self.parameters_ = stacked(self.at)[: self.size and max(1, self.size - 1)]
+            return self._match(values_at(model, X, target, self.parameters_), sample_weight, 1 + len(self.parameters_))
+        if self.at not in ("path", "posterior"):
+            raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
+        if getattr(model, "link", None) == "identity":
+            n_moments = (X.shape[1] + 2) * (X.shape[1] + 3) // 2
+            if self.at == "posterior" or self.size is None or self.size >= n_moments:
+                return self._match(second_moments(X, target), sample_weight, n_moments)
+        return (self._path if self.at == "path" else self._posterior)(model, X, target, sample_weight, rng)
+
+    def _path(self, model, X, target, weights, rng):
+        if not isinstance(model, LinearLikelihood):
+            raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
+        penalised, found = model.penalised(X) * weights.sum(), []
+        for l2 in sorted(self._penalties(), reverse=True):
+            theta, _ = newton(model, X, target, weights, l2 * penalised, found[-1] if found else 0 * penalised)
+            found.append(theta)
+        self.parameters_ = np.array(found)
+        return self._match(gradients_at(model, X, target, found), weights, 1 + self.parameters_.size)
+
+    def _posterior(self, model, X, target, weights, rng):
+        rows, n = (X, target, weights), np.count_nonzero(weights)
+        pilot, log_prior, counts = find_pilot(model, *rows, self.prior, self.start)
+        self.modes_, pairs = pilot.modes, np.argwhere(np.tril(counts > 0))
+        if np.count_nonzero(np.diag(counts) < 3) > max(3, n / 20):
+            raise ValueError(
+                "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
+                "supported: sample on all rows."
+            )
+        n_terms = len(counts) + len(pairs)
+        basis = pilot.roots[0] if len(pairs) == len(np.argwhere(np.tri(len(counts)))) else np.eye(len(counts))
+        n_equations = self.size or int(min(2 * n_terms + 1, MOST, max(3, PAYS * n)))
+        self._warn(n_equations, n_terms, n)
+        held = pilot.draws(N_HELDOUT, rng)
+        full, offset = model.sums(held, *rows), log_prior(held) - pilot.log_density(held)
+        while True:
+            expand = model.one_output and n_equations > n_terms + 2
+            n_draws = n_equations - 2 - n_terms * expand
+            theta = pilot.draws(max(0, n_draws), rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+            self.parameters_ = np.vstack([pilot.modes[:1], theta])
+            features = values_at(model, X, target, self.parameters_)
+            if expand:
+                features = expansion_at(model, X, target, pilot.modes[0], basis, pairs, theta)
+            indices, w = self._match(features, weights, n_equations)
+            few = model.sums(held, X[indices], take(target, indices), w)
+            self.kl_ = heldout_kl(full - few, few + offset)
+            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > min(MOST, PAYS * n):
+                return indices, w
+            n_equations = 2 * n_equations - 1
+
+    def _warn(self, n_equations, n_terms, n):
+        why = None
+        if 2 * n_terms > PAYS * n:
+            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        elif n_equations < n_terms + 2:
+            why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms of this likelihood"
+        if why:
+            warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=6)
+
+    def _match(self, features, weights, n_equations):
+        # In independent parts, whose sums add, where `size` allows.
+        n, size = len(weights), self.size or n_equations
+        if n_equations > 4 * size:
+            raise _too_small(size, n_equations)
+        self.n_equations_, found, n_parts = n_equations, [], max(1, size // n_equations)
+        for part in (np.arange(k, n, n_parts) for k in range(n_parts)):
+            if weights[part].any():
+                i, w, residual = recombine(lambda r, part=part: features(part[r]), len(part), weights[part])
+                found.append((part[i], w, residual))
+        indices, w, residuals = (np.hstack(parts) for parts in zip(*found))
+        self.residual_ = float(residuals.max())
+        if len(indices) > size:
+            raise _too_small(size, len(indices))
+        order = np.argsort(indices)
+        return indices[order], w[order]
+
+
+def _too_small(size, needed):
+    return ValueError(
+        f"size must be at least {needed} to match the path exactly, got size={size}: take more rows or fewer penalties "
+        "(penalties=[l2]), or BilevelCoreset, which makes the most of so few."
+    )
+
+
+def heldout_kl(delta, log_weights):
+    """Half the variance of delta under weights, NaN if less than LEAST_EFFECTIVE of the draws count."""
+    w = np.exp(log_weights - log_weights.max())
+    w /= w.sum()
+    if not 1 / (w**2).sum() >= LEAST_EFFECTIVE:
+        return float("nan")
+    return float(w @ (delta - w @ delta) ** 2 / 2)
+
+
+def stacked(draws, n=None):
+    """Draws as float64 of shape (S, p): chains below one another. Of log-likelihoods, n says where rows begin."""
+    draws = as_array(draws).astype(np.float64)
+    draws = draws.reshape(-1, draws.shape[-1] if n is None else n) if draws.ndim > 2 else np.atleast_2d(draws)
+    if not np.isfinite(draws).all():
+        raise ValueError("draws must be finite, got some that are not.")
+    return draws
+
+
+def _is_array(problem):
+    return hasattr(problem, "shape") and not callable(problem)

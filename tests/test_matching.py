@@ -1,0 +1,378 @@
+"""Exact handfuls: sums that are kept, posteriors that are those of all rows, a check that says when they are not."""
+
+import warnings
+
+import numpy as np
+import pytest
+from handful import LeastSquares, Logistic, MatchedCoreset
+from handful.checks import ConvergenceError
+from handful.matching import Poisson, judge, pareto_k, recombine
+from handful.matching.likelihoods import likelihood
+from handful.matching.pilot import Pilot, find_pilot, newton
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, logsumexp
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+
+# recombine -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 400),
+    st.integers(1, 30),
+    st.sampled_from(["gauss", "heavy", "onehot", "low", "scales", "same"]),
+)
+def test_sums_are_kept_by_no_more_rows_than_features(seed, n, N, kind):
+    rng = np.random.default_rng(seed)
+    F = rng.normal(size=(n, N))
+    if kind == "heavy":
+        F = rng.standard_cauchy(size=(n, N))
+    elif kind == "onehot":
+        F = np.eye(N)[rng.integers(0, N, n)]
+    elif kind == "low":
+        F = rng.normal(size=(n, 2)) @ rng.normal(size=(2, N))
+    elif kind == "scales":
+        F *= 10.0 ** rng.integers(-100, 100, N)
+    elif kind == "same":
+        F = np.repeat(F[:1], n, axis=0)
+    weights = rng.exponential(size=n) * (rng.random(n) < 0.8)
+    weights[0] = 1.0
+    rows, w, residual = recombine(F, weights=weights)
+    magnitude = weights @ np.abs(F)
+    assert len(rows) <= N
+    assert (w > 0).all()
+    assert (weights[rows] > 0).all()
+    assert (np.diff(rows) > 0).all()
+    assert np.abs(w @ F[rows] - weights @ F).max(initial=0, where=magnitude > 0) / magnitude.max() < 1e-9
+    assert (np.abs(w @ F[rows] - weights @ F) <= 1e-9 * magnitude).all()
+    assert residual < 1e-10
+
+
+def test_matched_sums_add_whatever_the_chunks():
+    rng = np.random.default_rng(0)
+    F = np.column_stack([np.ones(5000), rng.normal(size=(5000, 40))])
+    for n_chunks in (1, 7, 50):
+        kept = [(c[i], w) for c in np.array_split(np.arange(5000), n_chunks) for i, w, _ in [recombine(F[c])]]
+        rows, weights = (np.concatenate(part) for part in zip(*kept))
+        i, w, _ = recombine(F[rows], weights=weights)
+        assert len(i) <= 41
+        assert np.abs(w @ F[rows[i]] - F.sum(0)).max() < 1e-10 * np.abs(F).sum(0).max()
+
+
+def test_features_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="features must be finite"):
+        recombine(np.array([[1.0, np.nan], [1.0, 2.0]]))
+    with pytest.raises(ValueError, match="shape"):
+        recombine(np.ones(3))
+
+
+# The path ------------------------------------------------------------------------------------------------------------
+
+
+def linear_data(seed=0, n=1500, d=4):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(5, size=(n, d))
+    eta = X @ rng.normal(size=d) * 0.7 - 1
+    return X, eta, rng
+
+
+def trained(name, l2, X, y, w):
+    n = w.sum()
+    if name == "squares":
+        model = Ridge(alpha=l2 * n)
+    elif name == "poisson":
+        model = PoissonRegressor(alpha=l2, tol=1e-10, max_iter=10_000)
+    else:
+        model = LogisticRegression(C=1 / (l2 * n), tol=1e-10, max_iter=10_000)
+    return model.fit(X, y, sample_weight=w).coef_
+
+
+@pytest.mark.parametrize("name", ["binary", "multinomial", "poisson", "squares"])
+def test_models_on_the_rows_are_those_of_all_rows_along_the_path(name):
+    X, eta, rng = linear_data()
+    y = {
+        "binary": rng.random(len(X)) < expit(eta),
+        "multinomial": rng.integers(0, 2, len(X)) + (eta > 0),
+        "poisson": rng.poisson(np.exp(np.clip(eta, -9, 2))),
+        "squares": eta + rng.normal(size=len(X)),
+    }[name]
+    problem = {"poisson": Poisson(l2=1e-2), "squares": LeastSquares(1e-2)}.get(name, Logistic(1e-2))
+    weights = rng.integers(0, 3, len(X)).astype(float)
+    matched = MatchedCoreset(problem, at="path").fit(X, y, weights)
+    assert len(matched.indices_) <= matched.n_equations_
+    assert abs(matched.weights_.sum() / weights.sum() - 1) < 1e-12
+    X_small, y_small, w = matched.take(X, y)
+    for l2 in (1e-3, 1e-2, 1e-1) if name != "squares" else (1e-6, 1.0):
+        every, few = trained(name, l2, X, y, weights), trained(name, l2, X_small, y_small, w)
+        assert np.abs(every - few).max() < 1e-4 * np.abs(every).max()
+
+
+@given(st.integers(0, 10**6))
+def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
+    rng = np.random.default_rng(seed)
+    X, eta, _ = linear_data(seed, n=int(rng.integers(40, 300)), d=int(rng.integers(1, 4)))
+    logistic = rng.random() < 0.7
+    y = rng.random(len(X)) < expit(eta) if logistic else rng.poisson(np.exp(np.clip(eta, -5, 1)))
+    y[:2] = 0, 1
+    problem = Logistic(10 ** rng.uniform(-3, -1)) if logistic else Poisson(l2=10 ** rng.uniform(-3, -1))
+    matched = MatchedCoreset(problem, penalties=problem.l2 * np.array([0.3, 3])).fit(X, y)
+    bound = matched.excess(X, y, tol=1e-3)
+    model, t = likelihood(problem, y)
+    every, few = (X, t, np.ones(len(X))), (X[matched.indices_], t[matched.indices_], matched.weights_)
+    for l2 in problem.l2 * np.geomspace(0.3, 3, 9):
+        precision = l2 * len(X) * model.penalised(X)
+        best, chosen = (newton(model, *rows, precision, 0 * precision)[0] for rows in (every, few))
+        loss = [(precision @ t**2 / 2 - model.sums(t[None], *every)[0]) / len(X) for t in (best, chosen)]
+        assert loss[1] - loss[0] <= bound
+
+
+def test_a_size_takes_parts_and_too_small_a_size_names_what_is_for_so_few():
+    X, eta, rng = linear_data()
+    y = rng.random(len(X)) < expit(eta)
+    assert 16 < len(MatchedCoreset(size=50).fit(X, y).indices_) <= 50
+    with pytest.raises(ValueError, match=r"at least 16 .* BilevelCoreset"):
+        MatchedCoreset(size=15).fit(X, y)
+    small = MatchedCoreset(size=12, penalties=[1e-2]).fit(X, y)
+    assert len(small.indices_) <= 12
+
+
+# The posterior -------------------------------------------------------------------------------------------------------
+
+
+def student(theta, X, y):
+    z = (y - theta[:, :-1] @ X.T) * np.exp(-theta[:, -1:])
+    return -2.5 * np.log1p(z**2 / 4) - theta[:, -1:]
+
+
+def posterior_cases():
+    X, eta, rng = linear_data(n=4000, d=3)
+    A = np.column_stack([X, np.ones(len(X))])
+    yield "logistic", Logistic(), X, (rng.random(len(X)) < expit(eta)).astype(int), None
+    yield "multinomial", Logistic(), X, rng.integers(0, 2, len(X)) + (eta > 0), None
+    yield "poisson", Poisson(), X, rng.poisson(np.exp(np.clip(eta, -9, 2))), None
+    yield "softplus", Poisson(link="softplus"), X, rng.poisson(np.logaddexp(0, eta)), None
+    yield "student", student, A, eta + rng.standard_t(4, size=len(X)), np.zeros(5)
+
+
+CASES = {name: case for name, *case in posterior_cases()}
+
+
+def divergence(problem, X, y, matched, start, prior=1.0, n_draws=3000):
+    """KL from the posterior of all rows by importance sampling; its own effective draws."""
+    model, t = likelihood(problem, y)
+    ones = np.ones(len(X))
+    pilot, log_prior, _ = find_pilot(model, X, t, ones, prior, start)
+    theta = pilot.draws(n_draws, np.random.default_rng(9), inflation=1.1)
+    offset = log_prior(theta) - Pilot(pilot.modes, 1.1 * pilot.roots).log_density(theta)
+    full = model.sums(theta, X, t, ones)
+    few = model.sums(theta, X[matched.indices_], t[matched.indices_], matched.weights_)
+    weights = np.exp(full + offset - logsumexp(full + offset))
+    return weights @ (full - few) - logsumexp(full + offset) + logsumexp(few + offset), 1 / (weights**2).sum()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rows_posterior_is_that_of_all_rows(name):
+    problem, X, y, start = CASES[name]
+    matched = MatchedCoreset(problem, at="posterior", start=start, random_state=0).fit(X, y)
+    kl, n_effective = divergence(problem, X, y, matched, start)
+    assert n_effective > 1000
+    assert len(matched.indices_) < len(X) / 8
+    assert -1e-9 < kl < 1e-3
+    assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-9  # of several classes all equations that differ were matched
+
+
+def test_least_squares_is_exact_for_every_scale_and_prior():
+    X, eta, rng = linear_data()
+    y = eta + rng.normal(size=len(X))
+    matched = MatchedCoreset(LeastSquares(), at="posterior").fit(X, y)
+    assert len(matched.indices_) == 21  # of products of 6 columns
+    found = matched.check(rng.normal(size=(100, 6)), X, y)
+    assert (found.verdict, found.variance < 1e-12, abs(found.mean) < 1e-6) == ("use the draws", True, True)
+
+
+def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
+    problem, X, y, _ = CASES["logistic"]
+    theta = np.random.default_rng(0).normal(size=(30, 4))
+    matched = MatchedCoreset(problem, at=theta).fit(X, y)
+    values = matched.log_likelihood(theta, X, y)
+    by_array = MatchedCoreset(values.reshape(2, 15, -1)).fit(X)
+    for few in (matched, by_array):
+        assert len(few.indices_) <= 31
+        assert np.allclose(values[:, few.indices_] @ few.weights_, values.sum(1), rtol=1e-11)
+    assert np.isnan(matched.kl_)
+
+
+@pytest.mark.parametrize("package", ["torch", "jax"])
+def test_torch_and_jax_give_the_rows_of_numpy(package):
+    module = pytest.importorskip(package)
+    if package == "jax":
+        module.config.update("jax_enable_x64", True)
+        xp, tensor = module.numpy, module.numpy.asarray
+    else:
+        xp, tensor = module, module.as_tensor
+    X, eta, rng = linear_data(n=600, d=2)
+    y = eta + rng.normal(size=len(X))
+
+    def by_numpy(theta, X, y):
+        return -0.5 * np.log(1 + (y - theta[:, :2] @ X.T) ** 2)
+
+    def by_package(theta, X, y):
+        return -0.5 * xp.log(1 + (tensor(y) - tensor(theta)[:, :2] @ tensor(X).T) ** 2)
+
+    draws = rng.normal(size=(8, 2))
+    few = [MatchedCoreset(f, at=draws).fit(X, y) for f in (by_numpy, by_package)]
+    np.testing.assert_array_equal(few[0].indices_, few[1].indices_)
+    with pytest.raises(ValueError, match="float64"):
+        MatchedCoreset(lambda theta, X, y: by_numpy(theta, X, y).astype(np.float32), at=draws).fit(X, y)
+
+
+def test_every_mode_that_a_search_finds_is_matched():
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.normal(1.0, 0.3, size=900))[:, None]
+
+    def likelihood_of_square(theta, X):  # theta and -theta are two modes
+        return -0.5 * (X[:, 0] - theta**2) ** 2 * 10
+
+    matched = MatchedCoreset(likelihood_of_square, at="posterior", start=[[0.5], [-0.7], [0.8]], random_state=0).fit(x)
+    assert sorted(np.round(matched.modes_[:, 0], 1)) == [-1.0, 1.0]
+
+
+# The check -----------------------------------------------------------------------------------------------------------
+
+
+def sampled(problem, X, y, w, prior=1.0, n=1500, seed=0):
+    """Draws of a posterior by importance resampling around its mode: what a chain on these rows would give."""
+    model, t = likelihood(problem, y)
+    rng = np.random.default_rng(seed)
+    pilot, log_prior, _ = find_pilot(model, X, t, w, prior, None)
+    theta = pilot.draws(20 * n, rng, inflation=1.3)
+    lw = model.sums(theta, X, t, w) + log_prior(theta) - Pilot(pilot.modes, 1.3 * pilot.roots).log_density(theta)
+    return theta[rng.choice(len(theta), n, p=np.exp(lw - logsumexp(lw)))]
+
+
+def attacked():
+    """Cases of an attack on the method: what is done, the draws made on the rows, and the words that are due."""
+    X, eta, rng = linear_data(n=3000, d=10)
+    y = (rng.random(len(X)) < expit(eta)).astype(int)
+
+    def chain(matched, prior=1.0, problem=None):
+        return sampled(problem or Logistic(), *matched.take(X, y), prior=prior)
+
+    good = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(X, y)
+    yield "two q draws", good, chain(good), {"use the draws"}
+    yield "the prior three times narrower", good, chain(good, prior=0.3), {"use the draws", "use the weights"}
+    few = MatchedCoreset(Logistic(), at="posterior", size=13, random_state=0)
+    yield "as many draws as parameters", few.fit(X, y), chain(few), {"refuse"}
+    some = MatchedCoreset(Logistic(), at="posterior", size=40, random_state=0)
+    yield "half of q draws", some.fit(X, y), chain(some), {"refuse", "use the weights"}
+    model, t = likelihood(Logistic(), y)
+    wrong = find_pilot(model, X[:60], t[:60], np.ones(60), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
+    far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
+    yield "a pilot many deviations off", far, chain(far), {"refuse"}
+    yield "a prior far off", good, chain(good, prior=0.01), {"refuse", "use the weights"}
+    random = MatchedCoreset(Logistic(), at=np.zeros((1, 11))).fit(X, y)
+    random.indices_, random.weights_ = np.arange(300), np.full(300, 10.0)
+    yield "random rows", random, chain(random), {"refuse"}
+
+
+@pytest.fixture(scope="module")
+def attacks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X, eta, rng = linear_data(n=3000, d=10)
+        y = (rng.random(len(X)) < expit(eta)).astype(int)
+        return [(name, matched.check(draws, X, y), words) for name, matched, draws, words in attacked()]
+
+
+def test_the_check_says_what_the_draws_can_show(attacks):
+    assert [(name, found.verdict) for name, found, words in attacks if found.verdict not in words] == []
+    assert {found.verdict for _, found, _ in attacks} >= {"use the draws", "refuse"}
+
+
+def test_a_small_pareto_k_alone_is_no_certificate():
+    far = np.random.default_rng(0).normal(0, 40, size=2000)
+    uniform = np.random.default_rng(0).uniform(0, 50, size=2000)
+    for log_weights in (far, uniform):
+        assert judge(log_weights).verdict == "refuse"
+    assert judge(np.full(200, 5.0)).verdict == "refuse"  # the same everywhere, and far from zero: wholly elsewhere
+    tiny = judge(np.random.default_rng(0).standard_t(1.5, size=500) * 1e-4)
+    assert tiny.verdict == "use the draws"
+    assert judge(np.random.default_rng(1).normal(0, 0.6, size=2000)).verdict == "use the weights"
+
+
+def test_the_check_prints_its_limits():
+    text = str(judge(np.random.default_rng(0).normal(0, 0.1, size=400)))
+    for words in (
+        "USE THE DRAWS",
+        "Pareto k",
+        "erased a mode",
+        "R-hat",
+        "another likelihood",
+        "no sample",
+        "3 deviations",
+    ):
+        assert words in text
+    with pytest.raises(ValueError, match="at least 100 draws, got 3"):
+        judge(np.zeros(3))
+
+
+@pytest.mark.parametrize("k", [-0.2, 0.3, 0.7, 1.2])
+def test_pareto_k_is_that_of_the_tail(k):
+    u = (np.arange(20_000) + 0.5) / 20_000
+    weights = ((1 - u) ** -k - 1) / k  # quantiles of the generalised Pareto distribution
+    assert abs(pareto_k(np.log(weights)) - k) < 0.05
+    stats = pytest.importorskip("arviz_stats.base").array_stats
+    noisy = np.random.default_rng(0).permutation(np.log(weights))[:2000]
+    assert abs(pareto_k(noisy) - float(np.asarray(stats.psislw(-noisy)[1]))) < 0.02
+
+
+def test_the_estimate_of_the_divergence_needs_draws_that_count():
+    problem, X, y, _ = CASES["logistic"]
+    matched = MatchedCoreset(problem, at="posterior", prior=1.0, random_state=0).fit(X, y)
+    assert matched.kl_ < 1e-3
+    assert matched.residual_ < 1e-11
+
+
+# Input ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_matched_is_refused_by_name():
+    X, eta, rng = linear_data(n=300, d=2)
+    y = (eta > 0).astype(int)
+    for options, data, words in (
+        (dict(problem=student, at="posterior"), (X, eta), "start must be given"),
+        (dict(problem=student), (X, eta), "at='path' is for"),
+        (dict(at="mode"), (X, y), "at must be"),
+        (dict(problem=Poisson(link="sqrt")), (X, y), "link of Poisson"),
+        (dict(problem=Poisson()), (X, -1 - y), "at least 0"),
+        (dict(penalties=[0.0, 1.0]), (X, y), "penalties must be positive"),
+        (dict(at=[[np.nan, 0.0, 0.0]]), (X, y), "finite"),
+        (dict(problem="logistic"), (X, y), "problem must be"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            MatchedCoreset(**options).fit(X=data[0], y=data[1])
+
+    def latent(theta, X, y):  # a parameter for each row
+        return -0.5 * (y - theta[:, X[:, 0].astype(int)]) ** 2
+
+    with pytest.raises(ValueError, match="one or two rows each"):
+        MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(np.arange(300.0)[:, None], eta)
+    matched = MatchedCoreset(at="path").fit(X, y + (rng.random(300) < 0.3))
+    with pytest.raises(ValueError, match="3 coefficients"):
+        matched.check(np.zeros((200, 7)), X, y)
+    with pytest.raises(ValueError, match="two classes"):
+        matched.excess(X, y + (rng.random(300) < 0.3))
+
+
+def test_small_data_hear_that_it_hardly_pays():
+    X, eta, rng = linear_data(n=120, d=8)
+    with pytest.warns(UserWarning, match="hardly pays"):
+        MatchedCoreset(at="posterior", random_state=0).fit(X, rng.random(120) < expit(eta))
+
+
+def test_a_mode_that_does_not_exist_is_an_error():
+    X = linear_data(n=300, d=2)[0]
+    model, t = likelihood(Poisson(), np.full(300, 1e6))
+    with pytest.raises(ConvergenceError, match="no mode"):
+        newton(model, X, t, np.ones(300), np.zeros(3), np.zeros(3), max_iter=2)
