@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from handful import VCGMM, CoresetEstimator, LinearSVM, MergeReduce, UniformCoreset
+from handful import VCGMM, CoresetEstimator, LinearSVM, MatchedCoreset, MergeReduce, UniformCoreset
 from handful.clustering import MiniBatchKMeans
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from hypothesis import given, settings
@@ -33,6 +33,7 @@ LEARNED = ("indices_", "weights_", "coef_", "intercept_", "cluster_centers_", "l
 def every():
     """One object of each public class that is fitted to rows."""
     yield from (cls(size=6, random_state=0) for cls in SELECTORS)
+    yield MatchedCoreset(random_state=0)
     yield from (LinearSVM(), VCGMM(3, random_state=0), MiniBatchKMeans(3, n_steps=20, random_state=0))
     yield from (Reservoir(6, random_state=0), ClassBalancedReservoir(6, random_state=0))
     yield MergeReduce(UniformCoreset(), size=6, leaf_size=30, random_state=0)

@@ -5,10 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset
+from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import Poisson, judge, pareto_k, recombine
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import Pilot, find_pilot, newton
+from handful.matching.rows import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
@@ -119,11 +121,12 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
     matched = MatchedCoreset(problem, penalties=problem.l2 * np.array([0.3, 3])).fit(X, y)
     bound = matched.excess(X, y, tol=1e-3)
     model, t = likelihood(problem, y)
-    every, few = (X, t, np.ones(len(X))), (X[matched.indices_], t[matched.indices_], matched.weights_)
+    every = Rows(model, X, t, np.ones(len(X)))
+    few = every.take(matched.indices_, matched.weights_)
     for l2 in problem.l2 * np.geomspace(0.3, 3, 9):
-        precision = l2 * len(X) * model.penalised(X)
-        best, chosen = (newton(model, *rows, precision, 0 * precision)[0] for rows in (every, few))
-        loss = [(precision @ t**2 / 2 - model.sums(t[None], *every)[0]) / len(X) for t in (best, chosen)]
+        precision = l2 * len(X) * model.penalised(X.shape[1])
+        best, chosen = (newton(rows, precision, 0 * precision)[0] for rows in (every, few))
+        loss = [(precision @ t**2 / 2 - every.sums(t[None])[0]) / len(X) for t in (best, chosen)]
         assert loss[1] - loss[0] <= bound
 
 
@@ -161,12 +164,11 @@ CASES = {name: case for name, *case in posterior_cases()}
 def divergence(problem, X, y, matched, start, prior=1.0, n_draws=3000):
     """KL from the posterior of all rows by importance sampling; its own effective draws."""
     model, t = likelihood(problem, y)
-    ones = np.ones(len(X))
-    pilot, log_prior, _ = find_pilot(model, X, t, ones, prior, start)
+    rows = Rows(model, X, t, np.ones(len(X)))
+    pilot, log_prior, _ = find_pilot(rows, prior, start)
     theta = pilot.draws(n_draws, np.random.default_rng(9), inflation=1.1)
     offset = log_prior(theta) - Pilot(pilot.modes, 1.1 * pilot.roots).log_density(theta)
-    full = model.sums(theta, X, t, ones)
-    few = model.sums(theta, X[matched.indices_], t[matched.indices_], matched.weights_)
+    full, few = rows.sums(theta), rows.take(matched.indices_, matched.weights_).sums(theta)
     weights = np.exp(full + offset - logsumexp(full + offset))
     return weights @ (full - few) - logsumexp(full + offset) + logsumexp(few + offset), 1 / (weights**2).sum()
 
@@ -238,6 +240,41 @@ def test_every_mode_that_a_search_finds_is_matched():
     assert sorted(np.round(matched.modes_[:, 0], 1)) == [-1.0, 1.0]
 
 
+@pytest.mark.parametrize("at", ["path", "posterior"])
+def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
+    da = pytest.importorskip("dask.array")
+    X, eta, rng = linear_data(n=2000, d=3)
+    y = (rng.random(len(X)) < expit(eta)).astype(int)
+    order = np.argsort(X[:, 0])  # blocks that differ
+    X, y = X[order], y[order]
+    for i in range(4):
+        np.save(tmp_path / f"X{i}.npy", X[500 * i : 500 * (i + 1)])
+        np.save(tmp_path / f"y{i}.npy", y[500 * i : 500 * (i + 1)])
+    sources = {
+        "memory": (X, y),
+        "blocks": (Blocks(X, y, rows=300),),
+        "files": (str(tmp_path / "X*.npy"), str(tmp_path / "y*.npy")),
+        "dask": (da.from_array(X, chunks=(700, 3)), da.from_array(y, chunks=700)),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.matching.selector.PER_BLOCK", 900)
+        fits = {name: MatchedCoreset(at=at, random_state=0).fit(*data) for name, data in sources.items()}
+    model, t = likelihood(Logistic(), y)
+    every = Rows(model, X, t, np.ones(len(X)))
+    for matched in fits.values():
+        # The same parameters are matched, since their sums are the same, at the same number of rows.
+        np.testing.assert_allclose(matched.parameters_, fits["memory"].parameters_, atol=1e-8)
+        few = every.take(matched.indices_, matched.weights_)
+        assert len(matched.indices_) <= matched.n_equations_
+        if at == "posterior":
+            theta = matched.parameters_
+            assert np.abs(few.sums(theta) - every.sums(theta)).max() < 1e-10 * np.abs(every.sums(theta)).max()
+        else:
+            for theta in matched.parameters_:
+                scale = np.abs(model.gradients(theta, X, t)).sum(0)
+                assert (np.abs(few.expand(theta)[0] - every.expand(theta)[0]) < 1e-10 * scale).all()
+
+
 # The check -----------------------------------------------------------------------------------------------------------
 
 
@@ -245,9 +282,10 @@ def sampled(problem, X, y, w, prior=1.0, n=1500, seed=0):
     """Draws of a posterior by importance resampling around its mode: what a chain on these rows would give."""
     model, t = likelihood(problem, y)
     rng = np.random.default_rng(seed)
-    pilot, log_prior, _ = find_pilot(model, X, t, w, prior, None)
+    rows = Rows(model, X, t, w)
+    pilot, log_prior, _ = find_pilot(rows, prior, None)
     theta = pilot.draws(20 * n, rng, inflation=1.3)
-    lw = model.sums(theta, X, t, w) + log_prior(theta) - Pilot(pilot.modes, 1.3 * pilot.roots).log_density(theta)
+    lw = rows.sums(theta) + log_prior(theta) - Pilot(pilot.modes, 1.3 * pilot.roots).log_density(theta)
     return theta[rng.choice(len(theta), n, p=np.exp(lw - logsumexp(lw)))]
 
 
@@ -267,7 +305,7 @@ def attacked():
     some = MatchedCoreset(Logistic(), at="posterior", size=40, random_state=0)
     yield "half of q draws", some.fit(X, y), chain(some), {"refuse", "use the weights"}
     model, t = likelihood(Logistic(), y)
-    wrong = find_pilot(model, X[:60], t[:60], np.ones(60), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
+    wrong = find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
     far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
     yield "a pilot many deviations off", far, chain(far), {"refuse"}
     yield "a prior far off", good, chain(good, prior=0.01), {"refuse", "use the weights"}
@@ -375,4 +413,4 @@ def test_a_mode_that_does_not_exist_is_an_error():
     X = linear_data(n=300, d=2)[0]
     model, t = likelihood(Poisson(), np.full(300, 1e6))
     with pytest.raises(ConvergenceError, match="no mode"):
-        newton(model, X, t, np.ones(300), np.zeros(3), np.zeros(3), max_iter=2)
+        newton(Rows(model, X, t, np.ones(300)), np.zeros(3), np.zeros(3), max_iter=2)

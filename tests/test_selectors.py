@@ -13,6 +13,7 @@ from handful import (
     CoresetEstimator,
     KCenter,
     LeastSquares,
+    MatchedCoreset,
     Selector,
     StratifiedCoreset,
     UniformCoreset,
@@ -34,14 +35,18 @@ def import_all():
 
 def all_selectors():
     # Those of every algorithm; what experiments define for themselves is no part of the interface, and a selector that
-    # hands its input to another refuses what that one refuses.
+    # hands its input to another refuses what that one refuses. Matched rows are as many as the equations need.
     import_all()
     found, queue = set(), [Selector]
     while queue:
         for cls in queue.pop().__subclasses__():
             queue.append(cls)
             library = cls.__module__.startswith("handful.") and not cls.__module__.startswith("handful_papers")
-            if library and not cls.__name__.startswith("_") and cls not in (ProxyCoreset, AnyEstimatorCoreset):
+            if (
+                library
+                and not cls.__name__.startswith("_")
+                and cls not in (ProxyCoreset, AnyEstimatorCoreset, MatchedCoreset)
+            ):
                 found.add(cls)
     return sorted(found, key=lambda cls: cls.__name__)
 
@@ -92,7 +97,7 @@ def expected_failures(estimator):
         BilevelCoreset(size=5, rule="linear", strategy=Forward(n_start=2), weighting="optimised"),
     ]
     + [ProxyCoreset(size=5), ProxyCoreset(KCenter(), RBFSampler(), size=5)]
-    + [AnyEstimatorCoreset(LogisticRegression(), size=5, n_draws=1)]
+    + [AnyEstimatorCoreset(LogisticRegression(), size=5, n_draws=1), MatchedCoreset(random_state=0)]
     + [pair for pair, _ in PAIRS],
     expected_failed_checks=expected_failures,
 )

@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from handful.matching.likelihoods import over_blocks
 from handful.matching.pilot import newton
 
 SAFE = 0.5  # of the distance within which curvatures are known, for one step along the path
@@ -11,7 +10,7 @@ FINEST = 1e-5  # share of the penalty below which no step is tried
 ROUNDING = 1e-9  # mean loss by which an optimum that was computed may be missed
 
 
-def path_excess(model, rows, few, low, high, tol):
+def path_excess(rows, few, low, high, tol):
     """Largest mean loss, penalty included, above the optimum of all rows, over all penalties from `low` to `high`.
 
     In steps along the path. Below: the optimum of all rows is concave in the penalty, as a minimum of functions linear
@@ -21,8 +20,7 @@ def path_excess(model, rows, few, low, high, tol):
 
     Parameters
     ----------
-    model : LinearLikelihood of one output
-    rows, few : all rows and the chosen ones: X, encoded targets and weights
+    rows, few : `Rows`, all of them and the chosen ones, of a linear model of one output
     low, high : penalties, per mean loss
     tol : a step whose bound is larger is halved, unless that does not help
 
@@ -30,34 +28,34 @@ def path_excess(model, rows, few, low, high, tol):
     -------
     float, in units of the mean loss; infinite where the steps would become too small
     """
-    n, penalised, worst, l2, step = rows[2].sum(), model.penalised(rows[0]), 0.0, low, 0.1
+    n, penalised, worst, l2, step = rows.weights.sum(), rows.model.penalised(rows.n_columns), 0.0, low, 0.1
 
     def solve(data, l2, start):
-        return newton(model, *data, l2 * n * penalised, start)[0]
+        return newton(data, l2 * n * penalised, start)[0]
 
     def loss(theta, l2):
-        return -model.sums(theta[None], *rows)[0] / n + l2 * penalised @ theta**2 / 2
+        return -rows.sums(theta[None])[0] / n + l2 * penalised @ theta**2 / 2
 
     best = chosen = 0 * penalised
     best = solve(rows, l2, best)
     while l2 < high * (1 - 1e-12):
         chosen = solve(few, l2, chosen)
-        (slope, C), (slope_few, H) = ((-g / n, H / n) for _, g, H in (model.expand(chosen, *r) for r in (rows, few)))
-        root, weight = np.linalg.cholesky(H + np.diag(l2 * penalised)), penalised * chosen
+        (slope, *C), (slope_few, *H) = (data.expand(chosen) / n for data in (rows, few))
+        root, weight = np.linalg.cholesky(np.array(H) + np.diag(l2 * penalised)), penalised * chosen
 
         def norm(g, root=root):
             return float(np.linalg.norm(solve_triangular(root, g, lower=True)))
 
-        rise = np.linalg.norm(solve_triangular(root, solve_triangular(root, C, lower=True).T, lower=True), 2)
-        radius = max(_longest(model, root, data[0]) for data in (rows, few))
+        rise = np.linalg.norm(solve_triangular(root, solve_triangular(root, np.array(C), lower=True).T, lower=True), 2)
+        radius = max(rows.longest(root), few.longest(root))
         while True:
             end = min(high, l2 * (1 + step))
-            push = norm(slope_few + l2 * weight) + (end - l2) * norm(weight)
+            push = norm(l2 * weight - slope_few) + (end - l2) * norm(weight)
             if radius * push < SAFE:
                 moved = -np.log1p(-radius * push) / radius
                 best_end = solve(rows, end, best)
                 linear = max(loss(chosen, v) - loss(b, v) for v, b in ((l2, best), (end, best_end)))
-                uphill = max(norm(slope + v * weight) for v in (l2, end)) * moved
+                uphill = max(norm(v * weight - slope) for v in (l2, end)) * moved
                 bound = linear + uphill + (rise + end / l2) * np.exp(radius * moved) * moved**2 / 2 + ROUNDING
                 if bound <= tol or uphill < tol / 10:
                     break
@@ -66,12 +64,3 @@ def path_excess(model, rows, few, low, high, tol):
                 return float("inf")
         worst, l2, step, best = max(worst, bound), end, 2 * step, best_end
     return float(worst)
-
-
-def _longest(model, root, X):
-    """Largest length of a row's features in the metric of the rows' curvature."""
-
-    def block(rows):
-        return (solve_triangular(root, model.design(X[rows]).T, lower=True) ** 2).sum(0).max()
-
-    return np.sqrt(over_blocks(block, len(X), X.shape[1], join=max))

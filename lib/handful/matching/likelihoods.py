@@ -1,4 +1,4 @@
-"""Log-likelihoods by row: of linear models, and of anything that gives them; and the sums over rows that are kept."""
+"""Log-likelihoods by row, of linear models and of anything that gives them, and the equations made of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,6 @@ from scipy.special import expit, gammaln
 from handful.bilevel import LeastSquares, Logistic
 from handful.checks import as_array, check_vector, signed_labels
 
-BLOCK = 1 << 18  # numbers of a block of rows in memory at once: they fit into a cache
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 
 
@@ -41,21 +40,10 @@ class Poisson:
     fit_intercept: bool = True
 
 
-def over_blocks(function, n, width, join=sum):
-    """What `join` (the sum) makes of function(slice of rows), for all n rows in turn, of `width` numbers each."""
-    step = max(1, BLOCK // max(1, width))
-    return join(function(slice(a, min(n, a + step))) for a in range(0, n, step))
-
-
 def log_sum(eta):
     """Logarithm of the sum of exponentials over the last axis; scipy's takes several times as long on few columns."""
     top = eta.max(-1)
     return top + np.log(np.exp(eta - top[..., None]).sum(-1))
-
-
-def take(y, rows):
-    """Targets of rows; None of None."""
-    return None if y is None else y[rows]
 
 
 class Likelihood:
@@ -77,21 +65,6 @@ class Likelihood:
                 f"{out.dtype} of shape {out.shape}; JAX needs jax.config.update('jax_enable_x64', True)."
             )
         return out[:, :k].T
-
-    def sums(self, theta, X, y, w):
-        """Log-likelihood of all rows, shape (K,)."""
-        return over_blocks(lambda r: w[r] @ self.values(theta, X[r], take(y, r)), len(X), len(theta))
-
-    def touched(self, theta, X, y):
-        """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
-        points = np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))])
-
-        def block(rows):
-            v = self.values(points, X[rows], take(y, rows))
-            T = (v[:, 1:] != v[:, :1]).astype(np.float32)
-            return (T.T @ T).astype(float)
-
-        return over_blocks(block, len(X), 4 * len(theta))
 
 
 class LinearLikelihood(Likelihood):
@@ -115,10 +88,10 @@ class LinearLikelihood(Likelihood):
             raise ValueError(f"link of Poisson must be 'log' or 'softplus', got link={self.link!r}.")
         self.one_output = self.n_classes == 1
 
-    def penalised(self, X):
-        """One for each parameter that a penalty covers, else zero, shape (p,)."""
-        out = np.ones((self.n_classes, X.shape[1] + self.intercept))
-        out[:, X.shape[1] :] = self.penalise_intercept
+    def penalised(self, d):
+        """One for each parameter that a penalty covers, else zero, shape (p,), for d columns."""
+        out = np.ones((self.n_classes, d + self.intercept))
+        out[:, d:] = self.penalise_intercept
         return out.ravel()
 
     def design(self, X):
@@ -177,17 +150,12 @@ class LinearLikelihood(Likelihood):
         return (first[:, :, None] * A[:, None, :]).reshape(len(X), -1)
 
     def expand(self, theta, X, y, w):
-        """Log-likelihood of all rows at parameters of shape (p,), its gradient, and minus its Hessian."""
-
-        def block(r):
-            A, first, second = self.derivatives(theta, X[r], y[r])
-            H = np.empty((self.n_classes, A.shape[1], self.n_classes, A.shape[1]))
-            for j, k in np.ndindex(self.n_classes, self.n_classes):
-                H[j, :, k] = (A.T * (-w[r] * second[:, j, k])) @ A
-            return np.vstack([((first * w[r][:, None]).T @ A).ravel(), H.reshape(theta.size, -1)])
-
-        slope, *H = over_blocks(block, len(X), X.shape[1] + 1)
-        return self.sums(theta[None], X, y, w)[0], slope, np.array(H)
+        """Weighted sums at parameters of shape (p,): the gradient, and below it minus the Hessian, shape (p + 1, p)."""
+        A, first, second = self.derivatives(theta, X, y)
+        H = np.empty((self.n_classes, A.shape[1], self.n_classes, A.shape[1]))
+        for j, k in np.ndindex(self.n_classes, self.n_classes):
+            H[j, :, k] = (A.T * (-w * second[:, j, k])) @ A
+        return np.vstack([((first * w[:, None]).T @ A).ravel(), H.reshape(theta.size, -1)])
 
 
 def likelihood(problem, y):
@@ -203,9 +171,12 @@ def likelihood(problem, y):
     return Likelihood(problem), y
 
 
+# Equations: what is summed over the rows, an array with a row for each row.
+
+
 def values_at(model, X, y, theta):
-    """Equations of the log-likelihoods at parameters (K, p): K + 1, a function of rows."""
-    return lambda rows: by_difference(model.values(theta, X[rows], take(y, rows)))
+    """Log-likelihoods at parameters (K, p): K + 1 equations."""
+    return by_difference(model.values(theta, X, y))
 
 
 def by_difference(values):
@@ -213,35 +184,27 @@ def by_difference(values):
     return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
 
 
-def gradients_at(model, X, y, thetas):
-    """Equations of the gradients at each of some parameters (J, p): J p + 1, a function of rows."""
-    return lambda r: np.column_stack([np.ones(len(r)), *(model.gradients(t, X[r], y[r]) for t in thetas)])
+def gradients_at(model, X, y, theta):
+    """Gradients at each of some parameters (J, p): J p + 1 equations."""
+    return np.column_stack([np.ones(len(X)), *(model.gradients(t, X, y) for t in theta)])
 
 
-def second_moments(X, y):
-    """Equations of all that least squares sees: products of columns of X, y and a constant; a function of rows."""
+def second_moments(model, X, y):
+    """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least squares sees."""
     j, k = np.tril_indices(X.shape[1] + 2)
-
-    def features(rows):
-        Z = np.column_stack([np.ones(len(rows)), X[rows], y[rows]])
-        return Z[:, j] * Z[:, k]
-
-    return features
+    Z = np.column_stack([np.ones(len(X)), X, y])
+    return Z[:, j] * Z[:, k]
 
 
 def expansion_at(model, X, y, mode, basis, pairs, theta):
-    """Equations of gradient and curvature at a mode, and of what they leave at parameters (K, p); a function of rows.
+    """Gradient and curvature at a mode, and what they leave of the log-likelihoods at parameters (K, p).
 
-    2 + p + P + K for P pairs of columns of the design, multiplied by a basis (p, p).
+    2 + p + P + K equations for P pairs of columns of the design multiplied by a basis (p, p).
     """
     j, k = pairs.T
-
-    def features(rows):
-        A, first, second = model.derivatives(mode, X[rows], y[rows])
-        first, second, eta, S = first[:, 0], second[:, 0, 0], A @ mode, A @ basis
-        move, base = A @ (theta - mode).T, model.row_values(eta, y[rows])
-        rest = model.row_values(eta[:, None] + move, y[rows][:, None]) - base[:, None]
-        rest -= (first[:, None] + 0.5 * second[:, None] * move) * move
-        return np.column_stack([np.ones(len(A)), base, first[:, None] * S, second[:, None] * S[:, j] * S[:, k], rest])
-
-    return features
+    A, first, second = model.derivatives(mode, X, y)
+    first, second, eta, S = first[:, 0], second[:, 0, 0], A @ mode, A @ basis
+    move, base = A @ (theta - mode).T, model.row_values(eta, y)
+    rest = model.row_values(eta[:, None] + move, y[:, None]) - base[:, None]
+    rest -= (first[:, None] + 0.5 * second[:, None] * move) * move
+    return np.column_stack([np.ones(len(A)), base, first[:, None] * S, second[:, None] * S[:, j] * S[:, k], rest])

@@ -40,12 +40,12 @@ class Pilot:
         return logsumexp(parts, axis=0)
 
 
-def find_pilot(model, X, y, w, prior, start):
+def find_pilot(rows, prior, start):
     """The `Pilot`, the prior's log density, and in how many rows two parameters act together, shape (p, p).
 
     Parameters
     ----------
-    model, X, y, w : the likelihood and all rows
+    rows : `Rows`
     prior : deviation of a Gaussian, number or shape (p,), or function of parameters (K, p) that gives (K,)
     start : shape (p,) or (S, p); None starts at zero, where the model says how many parameters it has
 
@@ -56,11 +56,11 @@ def find_pilot(model, X, y, w, prior, start):
     ConvergenceError
         where no mode is found
     """
-    linear = isinstance(model, LinearLikelihood)
+    linear = isinstance(rows.model, LinearLikelihood)
     if start is None and not linear:
         raise ValueError("start must be given for a function, shape (p,) or (S, p): where the search for modes starts.")
-    starts = np.atleast_2d(np.zeros(len(model.penalised(X))) if start is None else np.asarray(start, float))
-    counts, p = model.touched(starts[0], X, y), starts.shape[1]
+    starts = np.atleast_2d(0.0 * rows.model.penalised(rows.n_columns) if start is None else np.asarray(start, float))
+    counts, p = rows.touched(starts[0]), starts.shape[1]
     if callable(prior):
         log_prior = prior
     else:
@@ -70,10 +70,10 @@ def find_pilot(model, X, y, w, prior, start):
             return -0.5 * theta**2 @ precision
 
         if linear:
-            mode, H = newton(model, X, y, w, precision, starts[0])
+            mode, H = newton(rows, precision, starts[0])
             return Pilot([mode], [root_of_inverse(H)]), log_prior, counts
     pairs = np.argwhere(np.tril(counts > 0))
-    return modes_by_values(lambda theta: model.sums(theta, X, y, w), log_prior, pairs, starts), log_prior, counts
+    return modes_by_values(rows.sums, log_prior, pairs, starts), log_prior, counts
 
 
 def root_of_inverse(H):
@@ -84,13 +84,13 @@ def root_of_inverse(H):
     return np.linalg.cholesky(((vectors / values) @ vectors.T) * scale * scale[:, None])
 
 
-def newton(model, X, y, w, precision, theta, max_iter=100):
+def newton(rows, precision, theta, max_iter=100):
     """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, shape (p,), and minus the Hessian there."""
 
     def expand(theta):
         with np.errstate(over="ignore", invalid="ignore"):  # a long step may leave what floats can hold
-            value, slope, H = model.expand(theta, X, y, w)
-        return value - precision @ theta**2 / 2, slope - precision * theta, H + np.diag(precision)
+            value, (slope, *H) = rows.sums(theta[None])[0], rows.expand(theta)
+        return value - precision @ theta**2 / 2, slope - precision * theta, np.array(H) + np.diag(precision)
 
     value, slope, H = expand(theta)
     for _ in range(max_iter):

@@ -1,13 +1,15 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.bilevel import Logistic
-from handful.checks import as_array, check_magnitude, check_sample_weight, check_size, check_vector
+from handful.blocks import as_blocks, is_blocks
+from handful.checks import as_array, as_generator, check_magnitude, check_sample_weight, check_size, check_vector
 from handful.coreset import Selector
 from handful.matching.excess import path_excess
 from handful.matching.likelihoods import (
@@ -17,17 +19,17 @@ from handful.matching.likelihoods import (
     gradients_at,
     likelihood,
     second_moments,
-    take,
     values_at,
 )
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
-from handful.matching.recombine import recombine
+from handful.matching.rows import Rows, RowsInBlocks
 from handful.matching.verdict import Check, judge
 from handful.types import Seed, Table
 
 N_HELDOUT = 200  # draws that estimate the divergence
 LEAST_EFFECTIVE = 20  # of them, below which they say nothing
 PAYS = 1 / 3  # share of the rows that the equations may reach
+PER_BLOCK = 1 << 20  # entries of a block below which blocks are joined
 MOST = 3001  # equations that are not exceeded unasked: time grows with their cube
 PATH = (0.1, 1.0, 10.0)  # penalties that are matched, as multiples of the problem's
 
@@ -96,6 +98,7 @@ class MatchedCoreset(Selector):
     """
 
     _ranks = False
+    _dtypes = (np.float64,)
 
     def __init__(
         self,
@@ -119,10 +122,9 @@ class MatchedCoreset(Selector):
         self.random_state = random_state
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
-        """Log-likelihoods, shape (S, n), of draws (S, p): all rows, for leave-one-out and WAIC by ArviZ, or a block."""
-        X, y = self._check_X_y(X, y)
-        model, target = likelihood(self._problem(), y)
-        return model.values(stacked(draws), X, target).T
+        """Log-likelihoods, shape (S, n), of draws (S, p) at all rows or some, as ArviZ takes them for leave-one-out."""
+        rows = self._rows(X, y, None)
+        return rows.model.values(stacked(draws), rows.X, rows.y).T
 
     def check(self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None) -> Check:
         """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
@@ -148,15 +150,14 @@ class MatchedCoreset(Selector):
         if _is_array(self.problem):
             weights = check_sample_weight(sample_weight, theta.shape[1])
             return judge(theta @ weights - theta[:, self.indices_] @ self.weights_)
-        X, y, weights = self._check_input(X, y, sample_weight)
-        model, target = likelihood(self._problem(), y)
-        p = len(model.penalised(X)) if isinstance(model, LinearLikelihood) else theta.shape[1]
-        if theta.shape[1] not in (p, p + (getattr(model, "link", "") == "identity")):
-            raise ValueError(f"draws must hold {p} coefficients, intercepts after the others, got shape {theta.shape}.")
-        few = model.sums(theta, X[self.indices_], None if y is None else target[self.indices_], self.weights_)
-        return judge(model.sums(theta, X, target, weights) - few)
+        rows = self._rows(X, y, sample_weight)
+        if isinstance(rows.model, LinearLikelihood):
+            p = len(rows.model.penalised(rows.n_columns))
+            if theta.shape[1] not in (p, p + (rows.model.link == "identity")):
+                raise ValueError(f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}.")
+        return judge(rows.sums(theta) - rows.take(self.indices_, self.weights_).sums(theta))
 
-    def excess(self, X: Table, y: Table, sample_weight: Table = None, tol: float = 1e-4) -> float:
+    def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
 
         Parameters
@@ -175,14 +176,10 @@ class MatchedCoreset(Selector):
             for other problems
         """
         check_is_fitted(self, "indices_")
-        X, y, weights = self._check_input(X, y, sample_weight)
-        problem = self._problem()
-        model, target = likelihood(problem, y)
-        if not getattr(model, "one_output", False) or model.link == "softplus":
+        rows, l2 = self._rows(X, y, sample_weight), self._penalties()
+        if not rows.model.one_output or rows.model.link == "softplus":
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
-        few = (X[self.indices_], target[self.indices_], self.weights_)
-        l2 = self._penalties()
-        self.excess_ = path_excess(model, (X, target, weights), few, min(l2), max(l2), tol)
+        self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), min(l2), max(l2), tol)
         return self.excess_
 
     def _problem(self):
@@ -190,8 +187,7 @@ class MatchedCoreset(Selector):
 
     @property
     def _needs_y(self):
-        problem = self._problem()
-        return not callable(problem) and not _is_array(problem)
+        return not callable(self.problem) and not _is_array(self.problem)
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
@@ -199,7 +195,7 @@ class MatchedCoreset(Selector):
         sample_weight = check_sample_weight(sample_weight, len(X))
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(sample_weight)), len(X))
-        return X, y, sample_weight
+        return np.ascontiguousarray(X), y, sample_weight  # one layout, one rounding
 
     def _penalties(self):
         if self.penalties is None:
@@ -209,88 +205,113 @@ class MatchedCoreset(Selector):
             raise ValueError(f"penalties must be positive, got {penalties.min():g}.")
         return penalties.tolist()
 
+    def _rows(self, X, y, sample_weight):
+        if not is_blocks(X, y, sample_weight):
+            X, y, sample_weight = self._check_input(X, y, sample_weight)
+            return Rows(*_model(self._problem(), y, X), sample_weight)
+        blocks = as_blocks(X, y, sample_weight)
+        blocks = blocks.at_least(PER_BLOCK // blocks.d)
+        y, weights = zip(*blocks.map(_sides))
+        model, _, target = _model(self._problem(), None if y[0] is None else np.concatenate(y), None)
+        return RowsInBlocks(model, blocks, target, check_sample_weight(np.concatenate(weights), blocks.n))
+
+    def _fit_blocks(self, blocks):
+        rows = self._rows(blocks, None, None)
+        self.indices_, self.weights_ = self._choose(rows, as_generator(self.random_state))
+        self.n_features_in_ = blocks.d
+        if blocks.like is not None:
+            validate_data(self, blocks.like, skip_check_array=True)  # the number and the names of the features
+        return self
+
     def _select(self, X, y, sample_weight, rng):
-        self.kl_, self.parameters_ = float("nan"), None
         if _is_array(self.problem):
             values = stacked(self.problem, len(X)).T[:, : self.size and max(1, self.size - 1)]
-            return self._match(lambda r: by_difference(values[r]), sample_weight, 1 + values.shape[1])
-        model, target = likelihood(self._problem(), y)
+            self.kl_, self.parameters_ = float("nan"), None
+            return self._match(Rows(None, values, None, sample_weight), _columns, 1 + values.shape[1])
+        return self._choose(Rows(*_model(self._problem(), y, X), sample_weight), rng)
+
+    def _choose(self, rows, rng):
+        self.kl_, self.parameters_, link = float("nan"), None, getattr(rows.model, "link", None)
         if not isinstance(self.at, str):
             self.parameters_ = stacked(self.at)[: self.size and max(1, self.size - 1)]
-            return self._match(values_at(model, X, target, self.parameters_), sample_weight, 1 + len(self.parameters_))
+            return self._match(rows, partial(values_at, theta=self.parameters_), 1 + len(self.parameters_))
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
-        if getattr(model, "link", None) == "identity":
-            n_moments = (X.shape[1] + 2) * (X.shape[1] + 3) // 2
+        if link == "identity":
+            n_moments = (rows.n_columns + 2) * (rows.n_columns + 3) // 2
             if self.at == "posterior" or self.size is None or self.size >= n_moments:
-                return self._match(second_moments(X, target), sample_weight, n_moments)
-        return (self._path if self.at == "path" else self._posterior)(model, X, target, sample_weight, rng)
-
-    def _path(self, model, X, target, weights, rng):
-        if not isinstance(model, LinearLikelihood):
+                return self._match(rows, second_moments, n_moments)
+        if self.at == "posterior":
+            return self._posterior(rows, rng)
+        if link is None:
             raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
-        penalised, found = model.penalised(X) * weights.sum(), []
+        penalised, found = rows.model.penalised(rows.n_columns) * rows.weights.sum(), []
         for l2 in sorted(self._penalties(), reverse=True):
-            theta, _ = newton(model, X, target, weights, l2 * penalised, found[-1] if found else 0 * penalised)
-            found.append(theta)
+            found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
         self.parameters_ = np.array(found)
-        return self._match(gradients_at(model, X, target, found), weights, 1 + self.parameters_.size)
+        return self._match(rows, partial(gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
 
-    def _posterior(self, model, X, target, weights, rng):
-        rows, n = (X, target, weights), np.count_nonzero(weights)
-        pilot, log_prior, counts = find_pilot(model, *rows, self.prior, self.start)
-        self.modes_, pairs = pilot.modes, np.argwhere(np.tril(counts > 0))
+    def _posterior(self, rows, rng):
+        n = np.count_nonzero(rows.weights)
+        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
+        self.modes_, pairs, p = pilot.modes, np.argwhere(np.tril(counts > 0)), len(counts)
         if np.count_nonzero(np.diag(counts) < 3) > max(3, n / 20):
             raise ValueError(
                 "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
                 "supported: sample on all rows."
             )
-        n_terms = len(counts) + len(pairs)
-        basis = pilot.roots[0] if len(pairs) == len(np.argwhere(np.tri(len(counts)))) else np.eye(len(counts))
+        n_terms, held = p + len(pairs), pilot.draws(N_HELDOUT, rng)
         n_equations = self.size or int(min(2 * n_terms + 1, MOST, max(3, PAYS * n)))
-        self._warn(n_equations, n_terms, n)
-        held = pilot.draws(N_HELDOUT, rng)
-        full, offset = model.sums(held, *rows), log_prior(held) - pilot.log_density(held)
+        _warn(n_equations, n_terms, n)
+        full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
+        terms = dict(mode=pilot.modes[0], basis=pilot.roots[0] if n_terms == p * (p + 3) // 2 else np.eye(p))
         while True:
-            expand = model.one_output and n_equations > n_terms + 2
-            n_draws = n_equations - 2 - n_terms * expand
-            theta = pilot.draws(max(0, n_draws), rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+            expand = rows.model.one_output and n_equations > n_terms + 2
+            n_draws = max(0, n_equations - 2 - n_terms * expand)
+            theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
-            features = values_at(model, X, target, self.parameters_)
+            equations = partial(values_at, theta=self.parameters_)
             if expand:
-                features = expansion_at(model, X, target, pilot.modes[0], basis, pairs, theta)
-            indices, w = self._match(features, weights, n_equations)
-            few = model.sums(held, X[indices], take(target, indices), w)
+                equations = partial(expansion_at, **terms, pairs=pairs, theta=theta)
+            found = self._match(rows, equations, n_equations)
+            few = rows.take(*found).sums(held)
             self.kl_ = heldout_kl(full - few, few + offset)
             if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > min(MOST, PAYS * n):
-                return indices, w
+                return found
             n_equations = 2 * n_equations - 1
 
-    def _warn(self, n_equations, n_terms, n):
-        why = None
-        if 2 * n_terms > PAYS * n:
-            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif n_equations < n_terms + 2:
-            why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms of this likelihood"
-        if why:
-            warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=6)
-
-    def _match(self, features, weights, n_equations):
-        # In independent parts, whose sums add, where `size` allows.
-        n, size = len(weights), self.size or n_equations
+    def _match(self, rows, equations, n_equations):
+        size = self.size or n_equations
         if n_equations > 4 * size:
             raise _too_small(size, n_equations)
-        self.n_equations_, found, n_parts = n_equations, [], max(1, size // n_equations)
-        for part in (np.arange(k, n, n_parts) for k in range(n_parts)):
-            if weights[part].any():
-                i, w, residual = recombine(lambda r, part=part: features(part[r]), len(part), weights[part])
-                found.append((part[i], w, residual))
-        indices, w, residuals = (np.hstack(parts) for parts in zip(*found))
-        self.residual_ = float(residuals.max())
-        if len(indices) > size:
-            raise _too_small(size, len(indices))
-        order = np.argsort(indices)
-        return indices[order], w[order]
+        places, few, self.residual_ = rows.match(equations, max(1, size // n_equations))
+        self.n_equations_ = n_equations
+        if len(places) > size:
+            raise _too_small(size, len(places))
+        return places, few.weights
+
+
+def _model(problem, y, X):
+    model, target = likelihood(problem, y)
+    return model, X, target
+
+
+def _sides(block):
+    return block.y, block.weights
+
+
+def _columns(model, X, y):
+    return by_difference(X)
+
+
+def _warn(n_equations, n_terms, n):
+    why = None
+    if 2 * n_terms > PAYS * n:
+        why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+    elif n_equations < n_terms + 2:
+        why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms of this likelihood"
+    if why:
+        warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=6)
 
 
 def _too_small(size, needed):
