@@ -1,21 +1,35 @@
 """Rows in blocks: whatever they come in, the same choice; near that of an array; one block in memory at a time."""
 
+import os
+import pickle
+import signal
+import threading
+import time
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 from handful import (
+    VCGMM,
     BilevelCoreset,
+    CoresetEstimator,
     KCenter,
     KMeansPlusPlus,
     LightweightCoreset,
     Logistic,
     LogisticSensitivity,
+    MergeReduce,
     StratifiedCoreset,
     SVMCoreset,
     UniformCoreset,
 )
+from handful import coreset as coreset_module
 from handful.blocks import Blocks
 from handful.sensitivity import MixtureSensitivity
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, pairwise_distances
 
 dask = pytest.importorskip("dask", reason="dask comes with the extra handful[distributed]")
 da, db, dd = (pytest.importorskip(f"dask.{name}") for name in ("array", "bag", "dataframe"))
@@ -29,7 +43,7 @@ SELECTORS = [
     LightweightCoreset(20, random_state=0),
     MixtureSensitivity(20, random_state=0),
     LogisticSensitivity(20, random_state=0),
-    SVMCoreset(20, random_state=0),
+    SVMCoreset(20, n_clusters=2, random_state=0),
     BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0),
 ]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: type(selector).__name__)
@@ -83,3 +97,284 @@ def test_the_choice_does_not_depend_on_what_the_rows_come_in(selector, rows, for
         np.testing.assert_array_equal(np.asarray(X_small), X[first.indices])
         np.testing.assert_array_equal(np.asarray(y_small), y[first.indices])
         np.testing.assert_array_equal(w, found.weights_)
+
+
+@every_selector
+def test_one_block_gives_what_an_array_gives(selector, rows, tmp_path):
+    found = selector.fit(*rows).coreset_
+    for name, values in zip("Xyw", rows):
+        np.save(tmp_path / f"{name}.npy", values)
+    given = [str(tmp_path / f"{name}.npy") for name in "Xyw"]
+    in_blocks = selector.fit(Blocks(*given)).coreset_
+    if isinstance(selector, (StratifiedCoreset, LightweightCoreset)):  # these draw in another order, by the same law
+        assert len(in_blocks) == len(found) or isinstance(selector, LightweightCoreset)
+        return
+    np.testing.assert_array_equal(in_blocks.indices, found.indices)
+    np.testing.assert_array_equal(in_blocks.weights, found.weights)
+
+
+@pytest.mark.parametrize(
+    "selector", [s for s in SELECTORS if type(s).__name__ not in ("KCenter", "KMeansPlusPlus", "BilevelCoreset")]
+)
+def test_draws_estimate_sums_without_bias_and_with_hardly_more_noise(selector, rows):
+    X, y, w = rows
+    cost, sums = 1 + X[:, 0] ** 2 + y, {}
+    for name, data in (("array", rows), ("blocks", (Blocks(X, y, w, rows=ROWS),))):
+        fits = (selector.set_params(size=60, random_state=seed).fit(*data) for seed in range(40))
+        sums[name] = [found.weights_ @ cost[found.indices_] for found in fits]
+    selector.set_params(size=20, random_state=0)
+    error = np.std(sums["blocks"], ddof=1) / np.sqrt(40)
+    assert abs(np.mean(sums["blocks"]) - w @ cost) < 4 * error
+    assert np.std(sums["blocks"]) < 1.5 * np.std(sums["array"])  # 40 fits; four blocks add an eighth
+
+
+def test_uniform_draws_are_those_of_an_array_and_strata_have_their_shares(rows):
+    X, y, w = rows
+    array, blocks = UniformCoreset(30, random_state=1).fit(X, y, w), UniformCoreset(30, random_state=1)
+    np.testing.assert_array_equal(blocks.fit(Blocks(X, y, w, rows=300)).indices_, array.indices_)
+    by_word = pd.DataFrame({"word": np.where(X[:, 1] > 1, "rare", "common"), "x": X[:, 0]})
+    for data in (by_word, Blocks(by_word, rows=300)):
+        few = StratifiedCoreset(30, by="word", random_state=0).fit(data)
+        words = by_word["word"].to_numpy()[few.indices_]
+        assert np.count_nonzero(words == "rare") == round(30 * np.mean(by_word["word"] == "rare"))
+        assert few.weights_[words == "rare"].sum() == pytest.approx(np.count_nonzero(by_word["word"] == "rare"))
+        assert {"rare", "common"} == set(words[:10])  # the first ones hold each in about its share
+
+
+@pytest.mark.parametrize("order", ["as they come", "by a column", "by class"])
+def test_training_on_rows_chosen_in_blocks_is_as_good(order):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24_000, 4))
+    y = (rng.random(24_000) < 1 / (1 + np.exp(-2 * X[:, 0] + X[:, 1]))).astype(int)
+    (X, X_new), (y, y_new), C = np.split(X, 2), np.split(y, 2), 1 / (1e-3 * 12_000)
+    by = {"as they come": np.arange(12_000), "by a column": np.argsort(X[:, 0]), "by class": np.argsort(y)}[order]
+    X, y = X[by], y[by]
+
+    def loss(indices, weights):
+        model = LogisticRegression(C=C).fit(X[indices], y[indices], sample_weight=weights)
+        return log_loss(y_new, model.predict_proba(X_new))
+
+    few = BilevelCoreset(Logistic(l2=1e-3), size=40, weighting="optimised", random_state=0)
+    found = few.fit(Blocks(X, y, rows=1500))
+    assert len(found.indices_) <= 40
+    assert found.weights_.sum() == pytest.approx(12_000)
+    assert loss(found.indices_, found.weights_) < loss(np.arange(12_000), np.ones(12_000)) + 0.005  # 40 uniform: .06
+
+
+def test_too_few_rows_to_determine_a_model_are_chosen_from_a_sample_of_one_block(rows):
+    X, y, w = rows
+    wide = np.hstack([X] * 4)  # 16 columns: four times as many are more than 20 rows
+    few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
+    few._rows_per_column = 4
+    sizes = []
+    few._check_input = lambda *data: sizes.append(len(data[0])) or BilevelCoreset._check_input(few, *data)
+    few.fit(Blocks(wide, y, w, rows=ROWS))
+    assert sizes == [ROWS]
+
+
+@pytest.mark.parametrize("columns", [1, 0])
+def test_centres_of_blocks_cover_the_rows_as_theory_says(columns):
+    X = np.random.default_rng(0).standard_t(3, size=(4000, 3))
+    X = X[np.argsort(X[:, 0])] if columns else X
+    radius = {}
+    for name, data in (("array", X), ("blocks", Blocks(X, rows=500))):
+        found = KCenter(20, random_state=0).fit(data)
+        radius[name] = pairwise_distances(X, X[found.indices_]).min(axis=1).max()
+    assert radius["blocks"] <= 4 * radius["array"]  # Malkomes et al. 2015: within 4 of the optimum
+
+
+def test_small_chunks_are_joined_and_a_warning_says_where_memory_holds_fewer(rows, monkeypatch):
+    X, y, w = rows
+    blocks = Blocks(X, y, w, rows=30)
+    joined = blocks.at_least(100)
+    assert joined.n == blocks.n == N
+    assert min(joined.lengths) >= 100 > max(blocks.lengths)
+    np.testing.assert_array_equal(np.concatenate([block.X for block in joined]), X)
+    np.testing.assert_array_equal(np.concatenate([block.ids for block in joined]), np.arange(N))
+    monkeypatch.setattr(coreset_module, "MOST_ENTRIES", 60 * D)
+    with pytest.warns(UserWarning, match="blocks hold 60 rows, fewer than the 80 that a choice of size=20"):
+        KCenter(20, random_state=0).fit(blocks)
+
+
+def test_files_are_read_in_natural_order_or_in_that_of_the_list(rows, tmp_path):
+    X = rows[0]
+    for i in range(12):
+        np.save(tmp_path / f"X{i}.npy", X[100 * i : 100 * (i + 1)])
+    assert [block.X[0, 0] for block in Blocks(tmp_path)] == X[:1200:100, 0].tolist()
+    paths = [tmp_path / f"X{i}.npy" for i in (7, 3)]
+    few = UniformCoreset(10, random_state=0).fit(paths)
+    np.testing.assert_array_equal(few.take(paths)[0], np.concatenate([X[700:800], X[300:400]])[few.indices_])
+
+
+def test_a_function_is_mapped_and_written(rows, forms, tmp_path):
+    X = rows[0]
+    for name in ("array", ".npy", "dask bag"):
+        blocks = Blocks(*forms[name]) if name != "array" else forms[name][0]
+        assert sum(blocks.map(mass)) == rows[2].sum()
+        written = blocks.write(tmp_path / "out.npy", first_column)
+        np.testing.assert_array_equal(written, X[:, 0])
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), X[:, 0])
+
+
+def mass(block):
+    return block.weights.sum()
+
+
+def first_column(block):
+    return block.X[:, 0]
+
+
+# --- what is refused
+
+
+def bag(*items):
+    return db.from_sequence(list(items), npartitions=len(items))
+
+
+def odd_data(rows, tmp_path):
+    X, y, w = rows
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for i, names in enumerate(["abcd", "bacd"]):
+        frame[list(names)].to_parquet(tmp_path / f"{i}.parquet")
+    np.save(tmp_path / "X.npy", X), np.save(tmp_path / "y.npy", y[:-1])
+    lazy = dd.from_pandas(frame, npartitions=2)
+    ok = (X[:600], y[:600])
+    with_nan = np.where(np.arange(N)[:, None] == 700, np.nan, X)
+    return {
+        "block 1 has no y, but block 0 has numbers in y": (bag(ok, (X[600:],)),),
+        "block 1 has words in y, but block 0 has numbers": (bag(ok, (X[600:], y[600:].astype(str))),),
+        "block 1 has sparse rows, but block 0 has dense": (bag(ok, (sparse.csr_matrix(X[600:]), y[600:])),),
+        "block 1 has .3,. columns": (bag(ok, (X[600:, :3], y[600:])),),
+        "block 1 has the columns b, a, c, d": (str(tmp_path / "*.parquet"),),
+        "block 1 has no sample_weight": (bag((*ok, w[:600]), ok),),
+        r"block 1 \(rows from 500 on\): Input X contains NaN": (Blocks(with_nan, y, rows=500),),
+        "X must name files": (str(tmp_path / "none*.npy"),),
+        "inconsistent numbers of samples": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy")),
+        "y must have one entry a row, 2000 of them, got 5": (da.from_array(X, chunks=500), y[:5]),
+        "y must be dask data in 2 chunks": (lazy, pd.Series(y)),
+        "None for a bag": (bag(ok), y),
+        "None beside Blocks": (Blocks(X), y),
+        "X must be a dask array, frame or bag": (X, da.from_array(y)),
+    }
+
+
+def test_what_differs_between_blocks_is_named(rows, tmp_path):
+    for message, given in odd_data(rows, tmp_path).items():
+        with pytest.raises(ValueError, match=message):
+            KCenter(20, random_state=0).fit(*given)
+
+
+def test_rows_that_do_not_count_and_empty_chunks_change_nothing(rows):
+    X, y, w = rows
+    w = np.where(np.arange(N) < ROWS, 0.0, w + 1)  # a block without any row that counts
+    few = KCenter(20, random_state=0).fit(Blocks(X, y, w, rows=ROWS))
+    assert (few.indices_ >= ROWS).all()
+    lazy = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=8)
+    there = lazy[lazy["a"] > 0.5]  # of unknown lengths
+    expected = X[X[:, 0] > 0.5]
+    found = UniformCoreset(5, random_state=0).fit(there)
+    np.testing.assert_array_equal(found.take(there)[0], expected[found.indices_])
+    with pytest.raises(ValueError, match="0 sample"):
+        KCenter(5).fit(lazy[lazy["a"] > 100])
+
+
+# --- predictions and streams
+
+
+def test_predictions_are_those_of_rows_and_refuse_reordered_columns(rows, forms):
+    X = rows[0]
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    lazy = forms["dask frame"][0]
+    model = CoresetEstimator(UniformCoreset(200, random_state=0), LogisticRegression()).fit(
+        lazy, forms["dask frame"][1]
+    )
+    mixture = VCGMM(3, coreset_size=500, random_state=0).fit(lazy)
+    for fitted, names in ((model, ("predict", "predict_proba")), (mixture, ("predict", "transform", "score_samples"))):
+        assert fitted.feature_names_in_.tolist() == list("abcd")
+        for name in names:
+            say = getattr(fitted, name)
+            np.testing.assert_allclose(say(lazy).compute(), say(frame), rtol=1e-12)
+            with pytest.raises(ValueError, match="feature names should match"):
+                say(lazy[list("dcba")])
+    np.testing.assert_array_equal(mixture.labels_.compute(), mixture.predict(frame))
+    unnamed = VCGMM(3, coreset_size=500, random_state=0).fit(forms[".npy"][0])
+    np.testing.assert_array_equal(unnamed.labels_, unnamed.predict(X))
+    np.testing.assert_array_equal(unnamed.predict(forms["dask array"][0]).compute(), unnamed.labels_)
+
+
+def test_a_stream_of_blocks_is_the_stream_of_their_rows(rows, forms):
+    alone = MergeReduce(UniformCoreset(), size=20, leaf_size=150, random_state=0).fit(*rows)
+    for name, given in forms.items():
+        stream = MergeReduce(UniformCoreset(), size=20, leaf_size=150, random_state=0).fit(*given)
+        np.testing.assert_array_equal(stream.indices_, alone.indices_, err_msg=name)
+    named = MergeReduce(UniformCoreset(), size=20, leaf_size=150).fit(*forms["dask frame"])
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.partial_fit(pd.DataFrame(rows[0], columns=list("abdc")), rows[1], rows[2])
+
+
+# --- memory, and a cluster
+
+
+@pytest.mark.parametrize("selector", [SELECTORS[0], SELECTORS[1], SELECTORS[3], SELECTORS[4]], ids=repr)
+def test_memory_does_not_grow_with_the_number_of_files(selector, tmp_path):
+    peaks = []
+    for n_files in (4, 16):
+        for i in range(n_files):
+            np.save(tmp_path / f"X{i}.npy", np.random.default_rng(i).normal(size=(20_000, 5)))
+            np.save(tmp_path / f"y{i}.npy", np.arange(20_000) % 2)
+        tracemalloc.start()
+        selector.fit(Blocks(str(tmp_path / "X*.npy"), str(tmp_path / "y*.npy")))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0] + 1e5
+
+
+@every_selector
+def test_only_chosen_rows_come_from_dask_into_this_process(selector, forms, monkeypatch):
+    came, compute = [], dask.compute
+
+    def counted(*tasks):
+        found = compute(*tasks)
+        came.append(len(pickle.dumps(found)))
+        return found
+
+    monkeypatch.setattr(dask, "compute", counted)
+    selector.fit(*forms["dask array"])
+    assert sum(came) < N * D * 8 / 3  # four blocks of 20 rows, of 2,000; those of one class as large as 200
+
+
+class Slowly:
+    """Rows of a block, slowly, after the process that has them wrote its number into a file."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, block):
+        (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        time.sleep(0.3)
+        return block
+
+
+def kill_one(folder):
+    """Kill the process that begins the third block."""
+    while len(seen := sorted(folder.iterdir(), key=lambda path: int(path.name.split("-")[1]))) < 3:
+        time.sleep(0.01)
+    os.kill(int(seen[-1].name.split("-")[0]), signal.SIGKILL)
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_worker_changes_nothing(rows, tmp_path):
+    distributed = pytest.importorskip("dask.distributed")
+    X, y, _ = rows
+    few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
+    alone = few.fit(Blocks(X, y, rows=ROWS // 2)).coreset_
+    lazy = da.from_array(X, chunks=(ROWS // 2, D)).map_blocks(Slowly(tmp_path), meta=np.empty((0, 0)))
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    local = distributed.LocalCluster(**options)
+    with dask.config.set(scheduler=None), local as cluster, distributed.Client(cluster):
+        killer = threading.Thread(target=kill_one, args=(tmp_path,))
+        killer.start()
+        found = few.fit(lazy, y)
+        killer.join()
+    np.testing.assert_array_equal(found.indices_, alone.indices)
+    np.testing.assert_array_equal(found.weights_, alone.weights)

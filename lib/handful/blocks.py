@@ -7,6 +7,7 @@ if the data are dask's. Only what the functions return comes into this process.
 import re
 from copy import copy
 from functools import partial, wraps
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,8 @@ class Blocks:
     def __init__(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int | None = None, columns: Any = None
     ) -> None:
-        self.is_lazy = is_dask(X, y, sample_weight)
-        make = _of_dask if self.is_lazy else _of_files if is_files(X) else _of_arrays
+        self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
+        make = _of_dask if self._dask else _of_files if is_files(X) else _of_arrays
         # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
         self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
         self._least = 1
@@ -110,12 +111,7 @@ class Blocks:
         return new
 
     def __iter__(self):
-        forms = []
-        for i, task in enumerate(self._tasks(_itself)):
-            form, block = self._compute([task])[0]
-            check_form(*[*forms, form][:1], form, f"block {i}", "block 0 has")
-            forms.append(form)
-            yield block
+        return self.each(_itself)
 
     def map(self, function, *shared, own=None):
         """The results of ``function(block, *shared)``, a list.
@@ -126,10 +122,16 @@ class Blocks:
         shared : further arguments, the same for all blocks
         own : list or None; one more argument for each block, and None for a block that is left out
         """
-        found = self._compute(list(self._tasks(function, *shared, own=own)))
-        for i, (form, _) in enumerate(found):
-            check_form(found[0][0], form, f"block {i}", "block 0 has")
-        return [result for _, result in found]
+        return list(self.each(function, *shared, own=own, at_once=True))
+
+    def each(self, function, *shared, own=None, at_once=False):
+        """As `map`, one result after the other; with `at_once` by all workers at the same time."""
+        tasks = self._tasks(function, *shared, own=own)
+        found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
+        for i, (form, result) in enumerate(found):
+            first = first or form
+            check_form(first, form, f"block {i}", "block 0")
+            yield result
 
     def take(self, indices):
         """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are read."""
@@ -144,36 +146,24 @@ class Blocks:
     def write(self, path, function, *shared):
         """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it."""
         out = None
-        for task, start, length in zip(self._tasks(function, *shared), self.starts, self.lengths):
-            rows = np.asarray(self._compute([task])[0][1])
+        for rows, start, length in zip(self.each(function, *shared), self.starts, self.lengths):
             if out is None:
                 out = np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
             out[start : start + length] = rows
         return out
 
     def _tasks(self, function, *shared, own=None):
-        if self.is_lazy:
-            import dask
-
-            shared = dask.delayed(shared, traverse=False)
+        shared = self._dask.delayed(shared, traverse=False) if self._dask else shared
         for i, (group, start) in enumerate(zip(self._groups, self.starts)):
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
                 yield self._call(_on_block, function, [self._pieces[j] for j in group], i, int(start), shared, mine)
 
     def _call(self, function, *args):
-        if not self.is_lazy:
-            return function(*args)
-        import dask
-
-        return dask.delayed(function, pure=False)(*args)
+        return self._dask.delayed(function, pure=False)(*args) if self._dask else function(*args)
 
     def _compute(self, tasks):
-        if not self.is_lazy:
-            return tasks
-        import dask
-
-        return list(dask.compute(*tasks))
+        return list(self._dask.compute(*tasks)) if self._dask else tasks
 
 
 def split_places(places, counts):
@@ -186,8 +176,8 @@ def split_places(places, counts):
 
 def _on_block(function, pieces, i, start, shared, own):
     try:
-        block = _read(pieces, start)
-        return form_of(block.X, block.y), function(block, *shared, *own)
+        form, block = _read(pieces, start)
+        return form, function(block, *shared, *own)
     except (ValueError, TypeError) as error:
         raise ValueError(f"block {i} (rows from {start} on): {error}") from error
 
@@ -201,11 +191,12 @@ def _read(pieces, start):
     parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
     forms = [form_of(X, y) | {"weights": f"{'no ' * (w is None)}sample_weight"} for X, y, w in parts]
     for form in forms:
-        check_form(forms[0], form, "a part", "others have")
+        check_form(forms[0], form, "a part of it", "another part")
     X, y, weights = (join_rows(values) for values in zip(*parts))
     check_consistent_length(X, y, weights)
-    n = X.shape[0]
-    return Block(X, y, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64), start + np.arange(n))
+    ids = start + np.arange(X.shape[0])
+    weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return forms[0], Block(X, y, weights, ids)
 
 
 def _shape(piece):
@@ -229,9 +220,8 @@ def is_files(X):
 
 def is_blocks(X, *others):
     """Whether rows are to be read in blocks: dask data, files, `Blocks`, and memory maps larger than one block."""
-    return (
-        isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or (isinstance(X, np.memmap) and X.size > ENTRIES)
-    )
+    large = isinstance(X, np.memmap) and X.size > ENTRIES
+    return large or isinstance(X, Blocks) or is_dask(X, *others) or is_files(X)
 
 
 def as_blocks(X, y=None, sample_weight=None):
@@ -242,7 +232,7 @@ def as_blocks(X, y=None, sample_weight=None):
 
 
 def _of_arrays(X, y, sample_weight, rows, columns):
-    X = X if hasattr(X, "shape") else np.asarray(X)
+    X, y, sample_weight = (a if a is None or hasattr(a, "shape") else np.asarray(a) for a in (X, y, sample_weight))
     check_consistent_length(X, y, sample_weight)
     return *_stretches(partial(_slices, X, y, sample_weight), X.shape, X.size, rows), X[:0]
 
@@ -259,17 +249,9 @@ def _slices(X, y, sample_weight, stretch):
 
 
 def _rows(array, stretch):
-    if isinstance(array, Path):
-        array = np.load(array, mmap_mode="r")
-    if isinstance(array, np.memmap):
-        return np.array(array[stretch])  # a view would keep the pages that were read in memory
-    return (
-        array.iloc[stretch]
-        if hasattr(array, "iloc")
-        else np.asarray(array)[stretch]
-        if isinstance(array, list)
-        else array[stretch]
-    )
+    array = np.load(array, mmap_mode="r") if isinstance(array, Path) else array
+    rows = array.iloc[stretch] if hasattr(array, "iloc") else array[stretch]
+    return np.array(rows) if isinstance(array, np.memmap) else rows  # a view would keep its pages in memory
 
 
 def _of_files(X, y, sample_weight, rows, columns):
@@ -280,13 +262,10 @@ def _of_files(X, y, sample_weight, rows, columns):
         tables = [(path, pq.ParquetFile(path)) for path in paths]
         like = tables[0][1].schema_arrow.empty_table().to_pandas()
         like = like[columns or [name for name in like.columns if name not in (y, sample_weight)]]
-        groups = [
-            (path, i, table.metadata.row_group(i).num_rows)
-            for path, table in tables
-            for i in range(table.num_row_groups)
-        ]
-        pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, i, _ in groups]
-        return pieces, [(n, like.shape[1], n * like.shape[1]) for *_, n in groups], like
+        groups = [(path, table.metadata, i) for path, table in tables for i in range(table.num_row_groups)]
+        pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, _, i in groups]
+        lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
+        return pieces, [(n, d, n * d) for n in lengths], like
     sides = [[None] * len(paths) if side is None else _paths(side) for side in (y, sample_weight)]
     pieces, shapes = [], []
     for files in zip(paths, *sides, strict=True):
@@ -304,9 +283,7 @@ def _paths(X):
     found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
     found = [p for p in found if p.suffix in (".npy", ".parquet")]
     if len({p.suffix for p in found}) != 1:
-        raise ValueError(
-            f"files must be arrays (.npy) or frames (.parquet), got {len(found)} of them at {str(path)!r}."
-        )
+        raise ValueError(f"X must name files of arrays (.npy) or frames (.parquet), got {len(found)} at {str(path)!r}.")
     return sorted(found, key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
 
 
@@ -324,9 +301,7 @@ def _of_dask(X, y, sample_weight, rows, columns):
 
     if type(X).__module__.startswith("dask.bag"):
         if y is not None or sample_weight is not None:
-            raise ValueError(
-                "y and sample_weight must be None for a bag, whose items are X, (X, y) or (X, y, weights)."
-            )
+            raise ValueError("y and sample_weight must be None for a bag, whose items are (X, y, sample_weight).")
         return [dask.delayed(_triples, pure=False)(part) for part in X.to_delayed()], None, None
     if not hasattr(X, "to_delayed"):
         raise ValueError(f"X must be a dask array, frame or bag beside dask data, got {type(X).__name__}.")
@@ -343,11 +318,8 @@ def _of_dask(X, y, sample_weight, rows, columns):
     parts = list(np.ravel(X.to_delayed()))
     y, weights = (_side(name, side, parts, lengths) for name, side in (("y", y), ("sample_weight", sample_weight)))
     pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, y, weights)]
-    return (
-        pieces,
-        None if lengths is None else [(n, *X.shape[1:], n * int(np.prod(X.shape[1:]))) for n in lengths],
-        like,
-    )
+    width = tuple(X.shape[1:])
+    return pieces, lengths and [(n, *width, n * int(np.prod(width))) for n in lengths], like
 
 
 def _side(name, side, parts, lengths):
@@ -402,7 +374,7 @@ def rowwise(estimator, method, X, **options):
     blocks = as_blocks(X)
     if blocks.like is not None:
         validate_data(estimator, blocks.like, reset=False, skip_check_array=True)
-    if not blocks.is_lazy:
+    if not is_dask(X):
         return np.concatenate(blocks.map(_said, estimator, method, options))
     import dask
     import dask.array as da
@@ -423,5 +395,5 @@ def _said(block, estimator, method, options):
 
 
 def _said_of_piece(estimator, method, options, none, piece):
-    block = _read([piece], 0)
+    _, block = _read([piece], 0)
     return _said(block, estimator, method, options) if len(block) else none

@@ -1,7 +1,7 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.blocks import Blocks, as_blocks, is_blocks, is_dask, is_files
+from handful.blocks import Blocks, as_blocks, is_blocks, is_dask, is_files, split_places
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -22,7 +22,8 @@ from handful.checks import (
 )
 from handful.types import Block, Table, joined, take_rows
 
-PER_BLOCK = 4  # times max(size, d): the fewest rows that a block is chosen from
+PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
+OF_ONE_CLASS = 10  # times `size` rows are drawn from a block that holds one class, as any of them may matter
 MOST_ENTRIES = 1 << 27  # of a block that is joined from smaller ones: 1 GiB of float64
 
 
@@ -113,6 +114,8 @@ class Selector(BaseEstimator):
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
+    _rows_per_column = 4  # the fewest rows of a block for each column
+    _size_per_column = 0  # a smaller `size` is chosen from a sample of the blocks as large as one: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -145,7 +148,7 @@ class Selector(BaseEstimator):
         return self
 
     def _fit_blocks(self, blocks):
-        blocks = blocks.at_least(rows_per_block(blocks, self.size))
+        blocks = blocks.at_least(self._rows_per_block(blocks))
         if len(blocks) == 1:
             block = next(iter(blocks))
             return self.fit(block.X, block.y, block.weights)
@@ -161,7 +164,15 @@ class Selector(BaseEstimator):
 
         The rows chosen from a block stand for it by their weights, so the second choice is among rows that stand for
         the whole. Draws from B blocks are B times `size`: nearly all noise is that of the second choice.
+
+        The rows chosen from a block that determine no model, because they are fewer than the columns, are no data to
+        choose from again. A selector that needs a model says so by `_size_per_column`, and gets a uniform sample of all
+        rows that is as large as the largest block.
         """
+        if self.size < self._size_per_column * blocks.d:
+            union = uniform_rows(blocks, max(blocks.lengths), rng)
+            self.fit(union.X, union.y, union.weights)
+            return union.ids[self.indices_], self.weights_
         chooser, seed = clone(self._in_a_block()).set_params(size=self.size), int(rng.integers(MAX_SEED))
         n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
@@ -170,6 +181,17 @@ class Selector(BaseEstimator):
             return union.ids, union.weights
         self._fit_blocks(Blocks(union.X, union.y, union.weights))
         return union.ids[self.indices_], self.weights_
+
+    def _rows_per_block(self, blocks):
+        wanted = max(PER_ROW * self.size, self._rows_per_column * blocks.d)
+        most = max(1, blocks.n * MOST_ENTRIES // max(1, blocks.n_entries))
+        if most < wanted < blocks.n:
+            warnings.warn(
+                f"blocks hold {most:,} rows, fewer than the {wanted:,} that a choice of size={self.size} of "
+                f"{blocks.d:,} columns wants, as more would need over a gigabyte; lower size, or give fewer columns.",
+                stacklevel=4,
+            )
+        return min(wanted, most)
 
     def _in_a_block(self):
         """The selector that chooses from each block."""
@@ -227,24 +249,30 @@ class Selector(BaseEstimator):
         return tags
 
 
-def rows_per_block(blocks, size):
-    """The rows that each block needs for a choice of `size`; with a warning where the memory holds fewer."""
-    wanted = PER_BLOCK * max(size, blocks.d)
-    most = max(1, blocks.n * MOST_ENTRIES // max(1, blocks.n_entries))
-    if most < wanted < blocks.n:
-        warnings.warn(
-            f"blocks hold {most:,} rows, fewer than {PER_BLOCK} x max(size, columns) = {wanted:,}, as more would need "
-            "more than a gigabyte: choices from so few rows may be poor; lower size, or give fewer columns.",
-            stacklevel=4,
-        )
-    return min(wanted, most)
+def uniform_rows(blocks, size, rng):
+    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block."""
+    n_present = np.array(blocks.map(_n_present))
+    size = min(size, n_present.sum())
+    own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
+    drawn = joined(blocks.map(_nth_present, own=own)).take(order)
+    return replace(drawn, weights=drawn.weights * (n_present.sum() / size))
+
+
+def _n_present(block):
+    return np.count_nonzero(block.weights)
+
+
+def _nth_present(block, places):
+    return block.take(np.flatnonzero(block.weights)[places])
 
 
 def _chosen_of_block(block, selector, seed):
-    block = block.of_positive_weight()
+    block, size = block.of_positive_weight(), selector.size
     n_present = len(block)
-    if n_present > selector.size:
-        block = reduced([block], selector, selector.size, np.random.default_rng([seed, int(block.ids[0])]))
+    if hasattr(selector, "select_one_class") and _of_one_class(block.y, None):
+        size *= OF_ONE_CLASS
+    if n_present > size:
+        block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
     return n_present, block
 
 

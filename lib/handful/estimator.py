@@ -177,7 +177,13 @@ class CoresetEstimator(Delegate):
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
         self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
-        validate_data(self, X, skip_check_array=True)
+        if is_blocks(X):
+            for name in ("n_features_in_", "feature_names_in_"):
+                vars(self).pop(name, None)
+                if hasattr(self.selector_, name):
+                    setattr(self, name, getattr(self.selector_, name))
+        else:
+            validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = self.selector_.take(X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
         self.estimator_ = estimator.fit(X_small, y_small, sample_weight=weights, **options)

@@ -97,4 +97,6 @@ def check_form(before, now, name, others):
     """ValueError where a part's form `now` is not the form `before` of the `others`."""
     for what in before:
         if now[what] != before[what]:
-            raise ValueError(f"{name} has {now[what]}, but {others} {before[what]}; give every part in the same form.")
+            raise ValueError(
+                f"{name} has {now[what]}, but {others} has {before[what]}; give every part in the same form."
+            )

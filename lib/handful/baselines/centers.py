@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.extmath import row_norms
 
@@ -21,6 +22,9 @@ class _Centers(Selector):
         self.size = size
         self.weighting = weighting
         self.random_state = random_state
+
+    def _in_a_block(self):
+        return clone(self).set_params(weighting="cells")  # so that the rows chosen stand for those around them
 
     def _select(self, X, y, sample_weight, rng):
         if self.weighting not in ("binary", "cells"):

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from handful.blocks import split_places
 from handful.checks import check_size
-from handful.coreset import Selector
-from handful.types import Seed, joined
+from handful.coreset import Selector, uniform_rows
+from handful.types import Seed
 
 
 class UniformCoreset(Selector):
@@ -43,16 +42,6 @@ class UniformCoreset(Selector):
         return indices, sample_weight[indices] * (len(present) / self.size)
 
     def _select_blocks(self, blocks, rng):
-        n_present = np.array(blocks.map(_n_present))
-        check_size(self.size, n_present.sum(), blocks.n)
-        own, order = split_places(rng.choice(n_present.sum(), self.size, replace=False), n_present)
-        drawn = joined(blocks.map(_nth_present, own=own)).take(order)
-        return drawn.ids, drawn.weights * (n_present.sum() / self.size)
-
-
-def _n_present(block):
-    return np.count_nonzero(block.weights)
-
-
-def _nth_present(block, places):
-    return block.take(np.flatnonzero(block.weights)[places])
+        drawn = uniform_rows(blocks, self.size, rng)
+        check_size(self.size, len(drawn), blocks.n)
+        return drawn.ids, drawn.weights

@@ -89,6 +89,7 @@ class AnyEstimatorCoreset(Selector):
     """
 
     _needs_y = True
+    _size_per_column = np.inf  # from a sample of rows in blocks: it trains dozens of times
 
     def __init__(
         self,

@@ -45,6 +45,8 @@ class ProxyCoreset(Selector):
     20
     """
 
+    _size_per_column = np.inf  # from a sample of rows in blocks: the proxy's columns count
+
     def __init__(self, selector=None, proxy=None, *, size=100, random_state=None):
         self.selector = selector
         self.proxy = proxy
