@@ -114,6 +114,7 @@ class Selector(BaseEstimator):
     _dtypes = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
+    _draws = False  # independent rows whose weights estimate every sum: each block draws its share of `size`
     _rows_per_column = 4  # the fewest rows of a block for each column
     _size_per_column = 0  # a smaller `size` is chosen from a sample of the blocks as large as one: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
@@ -163,17 +164,26 @@ class Selector(BaseEstimator):
         """As `_select`, of rows in blocks: `size` rows of each, and `size` of all that were chosen; weights multiply.
 
         The rows chosen from a block stand for it by their weights, so the second choice is among rows that stand for
-        the whole. Draws from B blocks are B times `size`: nearly all noise is that of the second choice.
+        the whole. Draws need no second choice: each block draws its share of `size` (`_draws`).
 
         The rows chosen from a block that determine no model, because they are fewer than the columns, are no data to
         choose from again. A selector that needs a model says so by `_size_per_column`, and gets a uniform sample of all
         rows that is as large as the largest block.
         """
+        chooser, seed = clone(self._in_a_block()), int(rng.integers(MAX_SEED))
+        if self._draws:
+            mass = np.array(blocks.map(_mass))
+            if not mass.any():
+                raise ValueError("sample_weight is zero for all rows: nothing to select from.")
+            due = self.size * mass / mass.sum()
+            drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)  # next to what is due, on average that
+            own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
+            union = joined(blocks.map(_share_of_block, chooser, seed, own=own))
+            return union.ids, union.weights
         if self.size < self._size_per_column * blocks.d:
             union = uniform_rows(blocks, max(blocks.lengths), rng)
             self.fit(union.X, union.y, union.weights)
             return union.ids[self.indices_], self.weights_
-        chooser, seed = clone(self._in_a_block()).set_params(size=self.size), int(rng.integers(MAX_SEED))
         n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)
         union = joined([block for block in chosen if len(block)])
@@ -264,6 +274,17 @@ def _n_present(block):
 
 def _nth_present(block, places):
     return block.take(np.flatnonzero(block.weights)[places])
+
+
+def _mass(block):
+    return float(block.weights.sum())
+
+
+def _share_of_block(block, selector, seed, own):
+    size, scale = own
+    rng, block = np.random.default_rng([seed, int(block.ids[0])]), block.of_positive_weight()
+    chosen, weights = choose(selector.set_params(size=size, random_state=rng), block.X, block.y, block.weights, rng)
+    return replace(block.take(chosen), weights=weights * scale)
 
 
 def _chosen_of_block(block, selector, seed):

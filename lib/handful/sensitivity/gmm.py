@@ -109,6 +109,7 @@ class MixtureSensitivity(Selector):
     """
 
     _repeats = True
+    _draws = True
     _ranks = False
 
     def __init__(self, size=100, *, n_components=5, random_state=None):

@@ -93,6 +93,7 @@ class LogisticSensitivity(Selector):
     _needs_y = True
     _takes_sparse = True
     _repeats = True
+    _draws = True
 
     def __init__(
         self, size: int = 100, *, n_clusters: int = 10, radius: float = 1.0, random_state: Seed = None

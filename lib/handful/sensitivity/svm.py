@@ -105,6 +105,7 @@ class SVMCoreset(Selector):
 
     _needs_y = True
     _takes_sparse = True
+    _draws = True
     _ranks = False
 
     def __init__(
