@@ -105,8 +105,6 @@ class BanditSampler(Sampler):
     3
     """
 
-    _learned = ("_tree", "_scaled")
-
     def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None):
         super().__init__(n, batch_size=batch_size, random_state=random_state)
         check_number("theta", theta, above=0, most=1, why="it is the uniform share")

@@ -1,6 +1,5 @@
 """The base class of all samplers of points (batches, importance weights, feedback) and the uniform sampler."""
 
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ class Sampler:
         the feedback for the batch drawn last, shape (b,): the loss, or better the gradient norm, of each of
         its points. With `indices` and `weights` it may answer any earlier batch.
 
-    A subclass implements `_draw() -> (indices, weights)` and `_learn(indices, weights, losses)`, where
-    `indices` is None for the batch drawn last.
+    A sampler that was pickled, or saved by torch, goes on as if nothing had been. A subclass implements
+    `_draw() -> (indices, weights)` and `_learn(indices, weights, losses)`, where `indices` is None for the batch drawn
+    last.
 
     Parameters
     ----------
@@ -31,7 +31,6 @@ class Sampler:
     random_state : int, Generator, RandomState or None
     """
 
-    _learned: tuple[str, ...] = ()  # the attributes that drawing and learning change, such as "_learner.w"
     draws_sets = False  # takes one loss per point, not one per batch
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
@@ -52,43 +51,6 @@ class Sampler:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
         self._last = self._draw()
         return self._last
-
-    def state_dict(self) -> dict:
-        """What drawing and learning have changed, as a dictionary of numbers and lists, for `torch.save` or JSON.
-
-        The data that the sampler was made from, such as its components, are no part of it.
-        """
-        last = None if self._last is None else [values.tolist() for values in self._last]
-        learned = {name: attrgetter(name)(self) for name in self._learned}
-        state = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in learned.items()}
-        return {"rng": _plain(self.rng.bit_generator.state), "last": last, **state}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Go on where a sampler that was made in the same way was when it gave `state`.
-
-        Raises
-        ------
-        ValueError
-            for the state of another kind of sampler, or of other sizes
-        """
-        if set(state) != {"rng", "last", *self._learned}:
-            raise ValueError(f"state must be one of {type(self).__name__}.state_dict(), got entries {sorted(state)}.")
-        new: dict[str, Any] = {}
-        for name in self._learned:
-            old = attrgetter(name)(self)
-            new[name] = np.array(state[name], dtype=old.dtype) if isinstance(old, np.ndarray) else state[name]
-            if np.shape(new[name]) != np.shape(old):
-                raise ValueError(
-                    f"{name} in state has shape {np.shape(new[name])}, that of this sampler {np.shape(old)}."
-                )
-        self.rng.bit_generator.state = state["rng"]
-        self._last = state["last"] and tuple(np.array(values) for values in state["last"])
-        for name, value in new.items():
-            owner, _, attribute = name.rpartition(".")
-            if isinstance(value, np.ndarray):
-                attrgetter(name)(self)[...] = value  # in place: the learner's weights are the sampler's, too
-            else:
-                setattr(attrgetter(owner)(self) if owner else self, attribute, value)
 
     def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
         """Take the feedback for one batch.
@@ -124,13 +86,6 @@ class Sampler:
         if losses.shape != (expected,):
             raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
         self._learn(indices, weights, losses)
-
-
-def _plain(state):
-    # the state of a bit generator without arrays
-    if isinstance(state, dict):
-        return {name: _plain(value) for name, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray) else state
 
 
 def as_vector(values, dtype=np.float64):

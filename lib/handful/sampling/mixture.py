@@ -9,7 +9,7 @@ from handful.checks import check_number
 from handful.linalg import alias_records, resolve_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import LEARNED, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import NewtonLearner, check_mixture_weights
 from handful.types import Seed, Table
 
 # The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
@@ -105,8 +105,6 @@ class FixedMixture(Sampler):
     ValueError
         for rows that are not distributions, points that could not be drawn, a batch larger than n
     """
-
-    _learned: tuple[str, ...] = ("_w", "_rows")
 
     def __init__(
         self,
@@ -221,8 +219,6 @@ class MixtureSampler(FixedMixture):
     >>> int(sampler.mixture_weights.argmax())  # of group 0, group 1 and the uniform distribution
     1
     """
-
-    _learned = (*LEARNED, "_rows")
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from handful.checks import check_integer, check_number
 from handful.linalg import restricted_simplex_point
 from handful.sampling.base import LARGEST_LOSS, check_losses
 
-LEARNED = ("_learner.w", "_learner.H", "_learner.memory")  # what a step changes, for `state_dict`
 DONE, OUT_OF_RANGE, NO_GRADIENT = range(3)  # what `batch_gradient` ends with
 
 

@@ -6,7 +6,7 @@ from numba import njit
 from handful.checks import check_integer
 from handful.sampling.bandit import build_tree, find_leaf, set_leaf
 from handful.sampling.base import Sampler, as_vector, check_losses
-from handful.sampling.newton import LEARNED, Learned, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import Learned, NewtonLearner, check_mixture_weights
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
@@ -95,8 +95,6 @@ class PrioritizedReplay(Learned, Sampler):
     >>> indices, weights = replay.sample()
     >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
     """
-
-    _learned = (*LEARNED, "_tree", "_rows", "_next", "_greatest", "n")
 
     def __init__(
         self,

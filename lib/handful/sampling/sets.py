@@ -4,7 +4,7 @@ import numpy as np
 
 from handful.sampling.base import Sampler, as_vector, check_losses
 from handful.sampling.kdpp import UniformSubsets
-from handful.sampling.newton import LEARNED, Learned, NewtonLearner
+from handful.sampling.newton import Learned, NewtonLearner
 
 
 class SetMixture(Learned, Sampler):
@@ -28,7 +28,6 @@ class SetMixture(Learned, Sampler):
     """
 
     draws_sets = True
-    _learned = (*LEARNED, "_row")
 
     def __init__(self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None):
         components = list(components) if np.iterable(components) else []
