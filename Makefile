@@ -25,8 +25,9 @@ help: ## Show this
 
 setup: $(STAMP) ## Make .venv with all that notebooks, tests and docs need
 
-reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE=quick) and build the report
-	@.venv/bin/handful reproduce --profile "$(PROFILE)" --jobs "$(JOBS)" $(if $(ONLY),--only "$(ONLY)")
+reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE=quick), then build the site
+	@status=0; .venv/bin/handful reproduce --profile "$(PROFILE)" --jobs "$(JOBS)" $(if $(ONLY),--only "$(ONLY)") || status=$$?; \
+	$(MAKE) --no-print-directory docs; exit $$status
 
 test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
@@ -45,7 +46,7 @@ types: $(STAMP) ## Check the annotations of the public interface with mypy (half
 	@.venv/bin/mypy
 
 lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
-	@.venv/bin/jupyter lab notebooks/index.ipynb
+	@.venv/bin/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) notebooks/index.ipynb
 
 docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs the how-tos, any warning is an error
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
@@ -62,9 +63,9 @@ bench: $(STAMP) ## Time each algorithm against what one would use instead: bench
 		$(ONE_THREAD) .venv/bin/python "$$script" || { status=1; echo "$$script failed" >&2; }; \
 	done; exit $$status
 
-clean: ## Remove .venv, caches, quick results and the report; data and committed figures stay
+clean: ## Remove .venv, caches, quick results and the site; data and committed figures stay
 	rm -rf .venv build dist lib/handful.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/_build
-	rm -rf figures/quick figures/notebooks figures/*.html
+	rm -rf figures/quick docs/reproduction docs/notebooks docs/reference
 	find lib tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamp comes last: a set-up that was killed or failed is taken up again by the next make.

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 from _harness import Bench
 from handful import BilevelCoreset, Logistic
-from handful_papers.bico import binary_logistic as bl
+from handful_papers.bico import fig06_binary_logistic as bl
 from sklearn.linear_model import LogisticRegression
 
 L2 = 0.01

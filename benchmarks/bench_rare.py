@@ -7,7 +7,7 @@ import numpy as np
 from _harness import Bench
 from bench_streams import SEEDS, WEAK, rare_sets, spread
 from handful import BilevelCoreset, StratifiedCoreset, UniformCoreset
-from handful_papers.bico import binary_logistic
+from handful_papers.bico import fig06_binary_logistic as binary_logistic
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss
 

@@ -18,8 +18,8 @@ from handful.sampling import (
     UniformSampler,
     distance_components,
 )
+from handful_papers.vrm.fig04_prioritised_replay import ARMS, arm_rows
 from handful_papers.vrm.regression import make_regression
-from handful_papers.vrm.replay import ARMS, arm_rows
 
 N, K, BATCH = 150_000, 10, 100
 

@@ -12,7 +12,7 @@ from bench_wide import inner_work, normal
 from handful import BilevelCoreset, Logistic, MergeReduce, StratifiedCoreset, UniformCoreset
 from handful.bilevel import Forward
 from handful.streaming import ClassBalancedReservoir, Reservoir
-from handful_papers.bico import binary_logistic
+from handful_papers.bico import fig06_binary_logistic as binary_logistic
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 

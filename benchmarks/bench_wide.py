@@ -19,7 +19,7 @@ from handful import VCGMM, BilevelCoreset, Logistic
 from handful.bilevel.numerics import multinomial, newton
 from handful.bilevel.selections import linear
 from handful.clustering import distances, moves, vcgmm_kernels
-from handful_papers.bico import binary_logistic
+from handful_papers.bico import fig06_binary_logistic as binary_logistic
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression

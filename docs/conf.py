@@ -1,5 +1,6 @@
 """How sphinx builds the site: `make docs`. All of it opens from the file system; no page fetches anything."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
-from handful_papers.notebook_pages import formula  # noqa: E402
+from latex2mathml.converter import convert  # noqa: E402
 from pages import fetched, for_the_site, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
 
 project, author, release = "handful", "the handful developers", handful.__version__
@@ -24,6 +25,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_url_schemes = ["http", "https", "mailto"]
 nb_execution_mode = "cache"
+nb_execution_excludepatterns = ["notebooks/*"]  # those come executed, from figures/
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -81,9 +83,14 @@ def _skip_others(app, what, name, thing, skip, options):
     return skip or not (getattr(thing, "__module__", None) or "handful").startswith("handful")
 
 
+BESIDE_FUNCTION = re.compile(r"<mi>[a-z]{2,}</mi>(?=<m[in]>)|</m[in]>(?=<mi>[a-z]{2,}</mi>)")
+
+
 def _formula(display):
     def visit(self, node):
-        made = formula(node.astext(), display)
+        # The spaces of LaTeX around the name of a function: n log n, not nlogn. A wide one is scrolled by keys, too.
+        made = convert(node.astext(), display=display).replace(' display="block"', ' display="block" tabindex="0"')
+        made = BESIDE_FUNCTION.sub(r'\g<0><mspace width="0.1667em"></mspace>', made)
         if "\\" in made:
             raise ExtensionError(f"MathML shows a command of this formula as it stands: {node.astext()}")
         self.body.append(made)

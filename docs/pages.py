@@ -1,16 +1,13 @@
-"""The pages of the site that are written at each build: the reference, and a page a paper."""
+"""The pages of the site that are written at each build: the reference, the measured costs, and the reproduction."""
 
 import importlib
 import inspect
-import os
 import pkgutil
 import re
 from pathlib import Path
 
 import handful
-from handful_papers.catalogue import catalogue
-from handful_papers.gather import claims, collect, tally, tally_text
-from handful_papers.readme import COMMITTED
+from handful_papers import site
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = "Parameters|Attributes|Returns|Yields|Raises|Notes|Examples|References|Warns|See Also"
@@ -25,7 +22,8 @@ _FETCHED = re.compile(
 # Pages that are written at each build are not there on a code host, so the sources link to what those are written from.
 _WRITTEN_FROM = {
     r"lib/handful/(\w+)/__init__\.py": "reference/handful.{}.rst",
-    r"figures/laptop/(\w+)": "papers/{}.md",
+    r"figures/laptop/(\w+)": "reproduction/{}.md",
+    r"lib/handful_papers/(site)\.py": "reproduction/items.md",
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
 COMPLEXITY = """\
@@ -54,9 +52,8 @@ def _is_ours(thing):
 
 
 def write_pages(docs):
-    """Write the reference and the papers' pages into the folder of the site's sources; return their paths."""
+    """Write the reference and the reproduction into the folder of the site's sources; return their paths."""
     pages = {docs / "reference" / f"{room}.rst": _reference(room) for room in rooms()}
-    pages |= {docs / "papers" / f"{paper.key}.md": _paper(paper, docs / "papers") for paper in catalogue()}
     pages[docs / "complexity.md"] = _complexity(sorted((ROOT / "benchmarks" / "results").glob("*.md")))
     for path in set((docs / "reference").glob("*.rst")) - set(pages):
         path.unlink()  # of a subpackage that is gone
@@ -64,7 +61,7 @@ def write_pages(docs):
         path.parent.mkdir(exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what is newer
             path.write_text(text, encoding="utf-8")
-    return list(pages)
+    return [*pages, *site.write_pages(docs)]
 
 
 def for_the_site(text):
@@ -151,47 +148,6 @@ def _home(thing, name):
 
 def _first_line(thing):
     return inspect.getdoc(thing).splitlines()[0]
-
-
-def _paper(paper, folder):
-    figures = ROOT / "figures"
-    results = [r for r in collect(figures, COMMITTED) if r.paper == paper.key]
-    stated = claims(results)
-    theirs, own = [c for c in stated if not c.own], [c for c in stated if c.own]
-    lines = [f"# {paper.title}", "", f"{paper.source}. {paper.about}.", ""]
-    lines += [f"[The paper]({paper.url})", ""] * bool(paper.url)
-    lines += [f"Of its {len(theirs)} claims that we judge, {tally_text(tally(theirs))}."] * bool(theirs)
-    lines += [f"Of {len(own)} further claims of our own, {tally_text(tally(own))}."] * bool(own)
-    lines += [
-        "",
-        "Each section names the notebook that made its figure and numbers. `make reproduce` runs it on small data.",
-        "",
-    ]
-    for item in paper.items:
-        mine = [r for r in results if r.name == item.name]
-        lines += [f"## {item.label + ': ' if item.label else ''}{item.title}", "", item.about, ""]
-        lines += _item(item, mine[0], stated, folder) if mine else ["Not yet run at a committed profile.", ""]
-    return "\n".join(lines)
-
-
-def _item(item, result, stated, folder):
-    lines = []
-    for stem in result.record["figures"][:1]:
-        picture = os.path.relpath(result.path.with_name(f"{stem}.png"), folder)
-        lines += [f"![{item.label or item.title}]({picture})", ""]
-    taken = f"profile {result.profile}, {len(result.record['seeds']) or 'no'} seeds, {result.minutes} minutes"
-    lines += [f"Notebook `notebooks/{item.name}.ipynb`; data: {result.level}; {taken}.", ""]
-    judged = [c for c in stated if c.item == item.label and c.result.name == item.name]
-    if judged:
-        lines += ["| claim | paper | ours | verdict |", "|---|---|---|---|"]
-        for c in judged:
-            text = f"{c.text} ({'ours' if c.own else 'the paper'})"
-            lines.append("| " + " | ".join(_cell(x) for x in (text, c.paper, c.ours, c.verdict)) + " |")
-    return [*lines, ""]
-
-
-def _cell(text):
-    return re.sub(r"([|$<>*_`\[\]])", r"\\\1", str(text)).replace("\n", " ")
 
 
 def numpydoc_to_fields(app, what, name, thing, options, lines):

@@ -439,10 +439,9 @@ def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_p
         "docs/_build/html/index.html",
         "docs/reference/handful.svm.rst",
         "figures/quick/bico/fig06_binary_logistic.png",
-        "figures/laptop/bico/.state/fig06_binary_logistic.json",
-        "figures/index.html",
-        "figures/bico.html",
-        "figures/notebooks/laptop/bico/fig06_binary_logistic.ipynb",
+        "figures/laptop/bico/.tasks/fig06_binary_logistic/x",
+        "figures/laptop/bico/fig06_binary_logistic.failed.ipynb",
+        "docs/reproduction/bico.md",
         ".venv/.handful",
         "lib/handful/__pycache__/coreset.cpython-311.pyc",
     ]

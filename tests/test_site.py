@@ -72,14 +72,23 @@ def test_every_room_has_a_page_that_says_when_why_limits_cost_and_references(pag
         assert [word for word in wanted if word not in text] == [], name
 
 
-def test_the_papers_pages_hold_their_items_and_claims(written):
-    from handful_papers.catalogue import catalogue
+def test_the_papers_pages_hold_their_items_their_claims_and_the_executed_notebooks(written):
+    from handful_papers.experiment import figure, names, papers
 
-    written = {path.stem: text for path, text in written.items()}
-    for paper in catalogue():
-        assert [i.title for i in paper.items if i.title not in written[paper.key]] == []
-        judged = any((DOCS.parent / "figures" / "laptop" / paper.key).glob("*.json"))
-        assert ("| claim | paper | ours | verdict |" in written[paper.key]) == judged
+    text = {path.stem: text for path, text in written.items() if path.parent.name == "reproduction"}
+    assert set(text) >= {"items", *papers()}
+    for name in names():
+        paper, stem = name.split("/")
+        page = text[paper]
+        assert [item["title"] for item in figure(name)["item"] if item["title"] not in page + text["items"]] == []
+        assert [c.text for c in figure(name)["claim"] if site_text(c.text) not in page] == []
+        assert DOCS / "notebooks" / paper / f"{stem}.ipynb" in written
+
+
+def site_text(text):
+    from handful_papers.site import _plain
+
+    return _plain(text)
 
 
 def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_path):

@@ -9,10 +9,10 @@ import shtab
 
 # The reproduction adds these commands (see `handful_papers.cli`), where it is installed.
 REPRODUCTION = {
-    "reproduce": "run the papers' notebooks and build the report",
-    "run": "run one notebook with parameters of your own",
+    "reproduce": "run the papers' notebooks",
     "list": "list the notebooks",
-    "report": "build the report from the results that are there",
+    "report": "print the table of records",
+    "audit": "run a share of the recorded tasks again",
 }
 
 
@@ -127,4 +127,6 @@ def _data_fetch(args):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from handful import cli  # this module once more, by the name under which commands raise its `Refused`
+
+    sys.exit(cli.main())

@@ -1,20 +1,25 @@
-"""Claims: declared rows in their paper's room, judged from the numbers that a run hands over.
+"""Claims: what a paper says, the rule that judges it, and the schema of the record that holds the verdict.
 
-A claim stands in ``<paper>/items/<notebook>.toml``; which numbers decide it, ``<paper>/items/<notebook>.py`` says, in
-one function ``evidence(run)``. It sees what the run left on disk and nothing else, so that a verdict can be computed
-again from a record at any time, without the run.
+A claim is declared in its figure's ``.toml``. The function ``evidence(run)`` of the figure's module says which numbers
+of the rows decide it; it sees what the run left on disk and nothing else, so that a verdict can be computed again at
+any time. Only `judge` makes verdicts.
 """
 
-from dataclasses import dataclass, field, fields, replace
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
-from handful_papers.catalogue import read_item_file
-from handful_papers.published import published
-from handful_papers.verdicts import FAILS, RULES, Summary, Verdict, name, not_tested, number
-
-WHOSE = ("paper", "own")
-SHOWN = ("mean", "least", "greatest")
+HOME = Path(__file__).parent
+AGREES, DISAGREES, CANNOT_TELL = VERDICTS = ("agrees", "disagrees", "cannot tell")
+NOISE, SIZE, DATA = REASONS = ("noise", "size", "data")
+OVER = ("mean", "least", "greatest", "cases", "each")
+LEVEL = 0.05
+PROFILES = ("quick", "laptop", "paper")
+BY_HAND = "by hand"  # the profile of a run that `handful reproduce` has not started
 
 
 @dataclass(frozen=True)
@@ -23,52 +28,52 @@ class Claim:
 
     Attributes
     ----------
-    id : str, unique over all notebooks: "bico-fig06-weighted-2pct"
-    item : str, label of the item it belongs to ("Figure 6"; "" for an item of ours)
+    id : str, unique over all figures: "bico-fig06-weighted-2pct"
     text : str, the claim in one sentence
-    whose : "paper" for a claim of the paper about its algorithm as printed ("reproduced"), "own" for ours: about an
-        algorithm of ours ("extension") or a control of ours; the two are counted apart
-    measured : str, what our number is, in plain words: "largest share of the rows needed, over four data sets"
-    unit : str, of both numbers: "%", "points", "x"; a word for a pure number, such as "exponent"
-    rule : str, a name in `verdicts.RULES`; `numbers` are its arguments
+    measured : str, what our number is: "lead in test accuracy, mean over baselines, data sets and sizes"
+    unit : str, of both numbers: "%", "points", "x"
+    rule : dict, the arguments of `decide`: ``{ above = 0.0 }``
+    item : str, label of the item it belongs to ("Figure 6"; "" for an item of ours)
+    whose : "paper" for a claim of the paper, "own" for ours; the two are counted apart
+    kind : "result", or "check" for mathematics and timing, which are counted apart
+    quote, where : str, the paper's words and their section; "" for our own claims
     paper : number or str, the paper's value; "" where it prints none
-    quote, where : str, a few words of the paper that the claim rests on, and their section; "" for our own claims
-    needs : dict, facts of the run that must be given, by least value or as a list of allowed ones: {"rows": 20000}
-    show : which setting's mean is the number shown: their "mean", "least" or "greatest"
+    needs : dict, what makes the claim testable, from the paper: facts of the run by least value, or as a list of
+        allowed values; at less the verdict is "cannot tell" for size, or for data where the fact names data
+    on : list of str, data sets that the claim names; where the run did not take them, it is "cannot tell" for data
     printed : dict or None, which printed numbers make the same comparison in the paper; see `printed_settings`
-    printed_verdict : str, what the rule says of them ("holds"); another value says that the paper's table does not
-        show the claim
-    note : str, what a reader must know beside it: why it fails, what differs
+    printed_verdict : str, what the rule says of them; "disagrees" says that the paper's own table does not show it
+    note : str, what a reader must know beside it
     """
 
     id: str
-    item: str
     text: str
-    whose: str
     measured: str
-    rule: str
-    unit: str = ""
-    paper: object = ""
+    unit: str
+    rule: dict
+    item: str = ""
+    whose: str = "paper"
+    kind: str = "result"
     quote: str = ""
     where: str = ""
-    numbers: dict = field(default_factory=dict)
+    paper: object = ""
     needs: dict = field(default_factory=dict)
-    show: str = "mean"
+    on: list = field(default_factory=list)
     printed: dict | None = None
-    printed_verdict: str = "holds"
+    printed_verdict: str = AGREES
     note: str = ""
 
     def __post_init__(self):
-        for key, allowed in (("whose", WHOSE), ("show", SHOWN), ("rule", tuple(RULES))):
-            if getattr(self, key) not in allowed:
-                raise ValueError(
-                    f"claim {self.id}: {key} must be one of {', '.join(allowed)}; got {getattr(self, key)!r}."
-                )
+        allowed = dict(whose=("paper", "own"), kind=("result", "check"), printed_verdict=VERDICTS)
+        for key, words in allowed.items():
+            if getattr(self, key) not in words:
+                raise ValueError(f"claim {self.id}: {key} is one of {', '.join(words)}; got {getattr(self, key)!r}.")
         if self.whose == "paper" and not (self.quote and self.where):
             raise ValueError(f"claim {self.id}: a claim of the paper needs its words (`quote`) and where they stand.")
-        for key, says in (("measured", "what the number is"), ("unit", "its unit")):
-            if not getattr(self, key):
-                raise ValueError(f"claim {self.id}: say in `{key}` {says}.")
+        if not (self.measured and self.unit):
+            raise ValueError(f"claim {self.id}: say in `measured` and `unit` what the number is.")
+        if not {"above", "below"} & set(self.rule):
+            raise ValueError(f"claim {self.id}: its rule needs `above`, `below` or both; got {self.rule}.")
 
 
 @dataclass(frozen=True)
@@ -77,60 +82,46 @@ class Evidence:
 
     Attributes
     ----------
-    settings : dict, setting -> one value a seed, paired where two methods are compared
-    shown : the number to show if none of the settings' own is the one a reader wants (a number or a few words)
-    facts : dict, facts of this claim alone beside the run's: {"train_accuracy": 51.2}
+    settings : dict, setting -> one value a seed, paired by seed where methods are compared
+    shown : the number or words to show, if the tested effect is not what a reader wants
+    facts : dict, facts of this claim alone beside the run's
     lacks : str, why the run cannot decide the claim; then there are no settings
+    reason : "size" or "data", of what it lacks
     """
 
     settings: dict = field(default_factory=dict)
     shown: object = None
     facts: dict = field(default_factory=dict)
     lacks: str = ""
+    reason: str = SIZE
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `evidence(run)` sees of a run: all of it is on disk.
-
-    Attributes
-    ----------
-    rows : pandas.DataFrame, the record's CSV
-    parameters, facts : dict
-    profile : str
-    """
+    """What `evidence(run)` sees: rows (the record's CSV as a data frame), parameters, facts, profile, names of data."""
 
     rows: object
     parameters: dict
     facts: dict
     profile: str
+    data: tuple = ()
 
 
-def declared(paper, notebook):
-    """The claims of a notebook, as a list of `Claim` in the order of its file.
+@dataclass(frozen=True)
+class Summary:
+    """A mean that a paper prints, with its standard deviation over n runs (None: it prints none)."""
 
-    Raises
-    ------
-    ValueError
-        naming the file, for a claim that lacks something or has a word too many.
-    """
-    known, found = {f.name for f in fields(Claim)}, []
-    for row in read_item_file(paper, notebook).get("claim", []):
-        if unknown := sorted(set(row) - known):
-            raise ValueError(f"{paper}/items/{notebook}.toml, claim {row.get('id')}: unknown {', '.join(unknown)}.")
-        try:
-            found.append(Claim(**row))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{paper}/items/{notebook}.toml: {error}") from error
-    return found
+    mean: float
+    sd: float | None = None
+    n: int = 1
 
 
-def judge_all(name, run, evidence):
-    """Every declared claim of a notebook, judged: a list of dict as they stand in a record.
+def judge_all(claims, run, evidence):
+    """Every claim of a figure, judged: a list of dict as they stand in a record.
 
     Parameters
     ----------
-    name : str, "<paper>/<notebook>"
+    claims : list of Claim
     run : Run
     evidence : function of a `Run`: claim id -> `Evidence`, or a dict of settings, or the values of one setting
 
@@ -139,54 +130,168 @@ def judge_all(name, run, evidence):
     ValueError
         if evidence and claims do not match one to one.
     """
-    claims, given = declared(*name.split("/")), dict(evidence(run))
-    if (ids := [c.id for c in claims]) != list(dict.fromkeys(ids)):
-        raise ValueError(f"{name}: a claim's id stands twice among {', '.join(ids)}.")
-    if set(ids) != set(given):
+    given, ids = dict(evidence(run)), [claim.id for claim in claims]
+    if len(ids) != len(set(ids)) or set(ids) != set(given):
         lost, new = sorted(set(ids) - set(given)), sorted(set(given) - set(ids))
-        raise ValueError(f"{name}: no evidence for {lost or 'none'}, no claim for {new or 'none'}.")
-    return [judge(claim, given[claim.id], run.facts | {"profile": run.profile}) for claim in claims]
+        raise ValueError(f"no evidence for {lost or 'none'}, no claim for {new or 'none'}; an id stands once.")
+    return [judge(claim, given[claim.id], run) for claim in claims]
 
 
-def judge(claim, evidence, facts):
-    """A claim with its verdict, as it stands in a record: what was declared, our number, the verdict, its settings."""
-    evidence = as_evidence(evidence, ratios=claim.numbers.get("scale") == "log")
-    ours, spread = map(steady, _shown(claim, evidence))
-    verdict = _verdict(claim, evidence, facts | evidence.facts)
-    return {
-        "id": claim.id,
-        "item": claim.item,
-        "text": claim.text,
-        "whose": claim.whose,
-        "measured": claim.measured,
-        "paper": claim.paper,
-        "ours": ours,
-        "spread": spread,
-        "unit": claim.unit,
-        "verdict": str(verdict),
-        "why": verdict.why,
-        "quote": claim.quote,
-        "where": claim.where,
-        "note": claim.note,
-        "settings": {name(s): v.tolist() for s, v in evidence.settings.items()},
+def judge(claim, given, run):
+    """A claim with its verdict, as it stands in a record (see `CLAIM`)."""
+    if not isinstance(given, Evidence):
+        given = Evidence(given if isinstance(given, dict) else {"": given})
+    log = claim.rule.get("scale") == "log"  # there, small values count as much as large ones; else 5e-13 is rounding
+    settings = {s: _steady(v if log else np.round(_values(v, s), 12)) for s, v in given.settings.items()}
+    verdict, reason, why, ours, low, high = CANNOT_TELL, "", "", None, None, None
+    seeds = min(map(len, settings.values()), default=0)
+    facts = run.facts | {"profile": run.profile} | given.facts | {"seeds": seeds}
+    if given.lacks:
+        reason, why = given.reason, given.lacks
+    elif absent := [name for name in claim.on if name not in run.data]:
+        reason, why = DATA, f"a claim on {' and '.join(absent)}, which the run did not take"
+    elif unmet := next((m for need, wanted in claim.needs.items() if (m := _unmet(need, wanted, facts))), None):
+        reason, why = unmet
+    if settings:
+        found, no_verdict, ours, low, high, told = decide(settings, **claim.rule)
+        if not reason:
+            verdict, reason, why = found, no_verdict, told
+    if claim.printed_verdict == DISAGREES and not given.lacks:
+        why += ". The paper's own printed numbers do not show this claim"
+    names = ("id", "item", "text", "whose", "kind", "measured", "unit", "paper", "quote", "where", "note")
+    return {key: getattr(claim, key) for key in names} | {
+        "ours": steady(ours if given.shown is None else given.shown),
+        "low": steady(low),
+        "high": steady(high),
+        "seeds": seeds,
+        "verdict": verdict,
+        "reason": reason,
+        "why": why,
+        "settings": {name(s): steady(_center(v, log)) for s, v in settings.items()},
     }
 
 
-def as_evidence(given, *, ratios):
-    """What `evidence` may give for short: the values of one setting, or a dict of settings. All values are `steady`.
+def decide(settings, *, above=None, below=None, over="mean", scale="linear", exact=False, tol=0.0, overlap=0.0):
+    """The verdict on an effect, by its 95 % interval.
+
+    It agrees if the whole interval is above `above` and below `below`, disagrees if the whole interval is beyond one
+    of them, and cannot tell (noise) otherwise.
 
     Parameters
     ----------
-    given : Evidence, dict or array-like
-    ratios : bool, whether small values count as much as large ones; else what is below 5e-13 is rounding, and 0
+    settings : dict, setting -> values, one a seed, or a `Summary`
+    above, below : float, what is claimed of the effect
+    over : what the effect is. "mean": the average over the settings, seed by seed where all have the same seeds.
+        "least", "greatest": the setting where it is least or greatest, for a claim on every or on one setting; its
+        interval is Bonferroni's on the side where the choice of the setting helps. "cases": the share of ones among
+        values 0 and 1 (Clopper and Pearson). "each": the least single value, without noise, for a theorem
+    scale : "log" averages logarithms, for ratios
+    exact : the values carry no noise
+    tol : rounding that an exact comparison forgives
+    overlap : rows of a test set over rows of a training set where seeds are overlapping random splits: the variance
+        of a mean over n is then (1/n + overlap) times the sample's (Nadeau and Bengio 2003)
+
+    Returns
+    -------
+    verdict, reason, effect, low, high, why : str, str, float, float or None, float or None, str
     """
-    if not isinstance(given, Evidence):
-        given = Evidence(given if isinstance(given, dict) else {"": given})
-    settings = {s: np.atleast_1d(np.asarray(values, float)) for s, values in given.settings.items()}
-    if not ratios:
-        settings = {s: values.round(12) for s, values in settings.items()}
-    settings = {s: np.array([steady(v) for v in values]) for s, values in settings.items()}
-    return replace(given, settings=settings)
+    if over not in OVER or scale not in ("linear", "log"):
+        raise ValueError(f"over is one of {', '.join(OVER)}, scale linear or log; got {over!r} and {scale!r}.")
+    log, many = scale == "log", f"{over} of {len(settings)} settings" if len(settings) > 1 else "mean"
+    exact = exact or over == "each"
+    if over == "cases":
+        cases = np.concatenate([_values(v, s) for s, v in settings.items()])
+        if not np.isin(cases, (0, 1)).all():
+            raise ValueError("`cases` counts: every value must be 0 or 1.")
+        test = stats.binomtest(int(cases.sum()), len(cases))
+        effect, (low, high), many = cases.mean(), test.proportion_ci(1 - LEVEL), f"share of {len(cases)} cases"
+    elif over == "each":
+        effect = low = high = min(_values(v, s).min() for s, v in settings.items())
+        many = f"least of {sum(np.size(v) for v in settings.values())} values"
+    else:
+        found = {s: _estimate(v, s, log, exact, overlap) for s, v in settings.items()}
+        if any(se is None for _, se, _ in found.values()):
+            one = next(_center(_values(v, s), log) for s, v in settings.items() if np.size(v) == 1)
+            return CANNOT_TELL, NOISE, one, None, None, "one seed tells nothing of the noise"
+        if over == "mean":
+            effect, low, high = _interval(*_average(settings, found, log, exact, overlap))
+        else:
+            sign = 1 if over == "least" else -1
+            plain = [sorted(sign * np.array(_interval(*e))) for e in found.values()]
+            wide = [sorted(sign * np.array(_interval(*e, parts=len(found)))) for e in found.values()]
+            ends = min(e[0] for e in plain), min(e[1] for e in plain), min(e[2] for e in wide)
+            low, effect, high = sorted(sign * end for end in ends)
+        if log:
+            effect, low, high = np.exp([effect, low, high])
+    beyond = (above is not None and high < above - tol) or (below is not None and low > below + tol)
+    kept = np.greater_equal if exact else np.greater
+    inside = (above is None or kept(low + tol, above)) and (below is None or kept(below, high - tol))
+    verdict = DISAGREES if beyond else AGREES if inside else CANNOT_TELL
+    claimed = " and ".join(f"{word} {number(x)}" for word, x in (("above", above), ("below", below)) if x is not None)
+    why = f"{many} {number(effect)}" + ("" if exact else f" [{number(low)}, {number(high)}]") + f"; claimed: {claimed}"
+    if over == "mean" and len(settings) > 1:
+        centers = {s: v.mean if isinstance(v, Summary) else _center(_values(v, s), log) for s, v in settings.items()}
+        lean = [s for s, c in centers.items() if (above is not None and c < above) or (below is not None and c > below)]
+        why += f"; the other way: {', '.join(map(name, lean))}" if lean and len(lean) < len(settings) else ""
+    return verdict, NOISE if verdict == CANNOT_TELL else "", float(effect), float(low), float(high), why
+
+
+def _estimate(values, setting, log, exact, overlap):
+    """(mean, its standard error, degrees of freedom) of a setting; the error is None for a single seed."""
+    if isinstance(values, Summary):
+        mean, sd = float(values.mean), values.sd
+        if log:  # the standard deviation of a logarithm is the relative one, to first order
+            mean, sd = math.log(mean), None if sd is None else sd / mean
+        return (mean, 0.0, math.inf) if sd is None else (mean, sd / math.sqrt(values.n), values.n - 1)
+    values = _values(values, setting)
+    if log and (values <= 0).any():
+        raise ValueError(f"{name(setting)}: the logarithm wants ratios above 0, got {values.min()}.")
+    values, n = np.log(values) if log else values, len(values)
+    if exact:
+        return float(values.mean()), 0.0, math.inf
+    se = None if n == 1 else float(values.std(ddof=1) * math.sqrt(1 / n + overlap))
+    return float(values.mean()), se, n - 1
+
+
+def _average(settings, found, log, exact, overlap):
+    """The estimate of the average over settings: seed by seed where all have as many, as settings may share seeds."""
+    lengths = {None if isinstance(v, Summary) else np.size(v) for v in settings.values()}
+    if len(lengths) == 1 and lengths != {None}:
+        values = np.array([_values(v, s) for s, v in settings.items()])
+        values = np.exp(np.log(values).mean(axis=0)) if log else values.mean(axis=0)
+        return _estimate(values, "average", log, exact, overlap)
+    means, errors, dfs = map(np.array, zip(*found.values()))
+    variance = (errors**2).sum() / len(means) ** 2
+    spread = sum(e**4 / d for e, d in zip(errors, dfs) if e > 0) / len(means) ** 4
+    # Welch and Satterthwaite's degrees of freedom
+    return float(means.mean()), math.sqrt(variance), variance**2 / spread if spread else math.inf
+
+
+def _interval(mean, se, df, parts=1):
+    half = stats.t.isf(LEVEL / 2 / parts, df) * se if se else 0.0
+    return mean, mean - half, mean + half
+
+
+def _center(values, log):
+    return float(np.exp(np.log(values).mean()) if log else np.mean(values))
+
+
+def _unmet(need, wanted, facts):
+    """(reason, sentence) where a fact that the claim needs is not given; None where it is."""
+    got, reason = facts.get(need), DATA if need.startswith("data") or need == "mnist_rows" else SIZE
+    listed = isinstance(wanted, list)
+    if got is not None and (got in wanted if listed else got >= wanted):
+        return None
+    least = " or ".join(map(str, wanted)) if listed else f"of at least {number(wanted)}"
+    told = "not told by the run" if got is None else f"got {number(got)}"
+    return reason, f"needs {need.replace('_', ' ')} {least}, {told}"
+
+
+def _values(values, setting):
+    array = np.atleast_1d(np.asarray(values, dtype=float))
+    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"{name(setting)} must be finite numbers, one a seed, got {values!r}; failed runs are none.")
+    return array
 
 
 def steady(value):
@@ -196,91 +301,141 @@ def steady(value):
     return float(f"{float(value):.10g}") + 0.0  # no -0.0
 
 
-def printed_verdict(claim, paper):
-    """What the claim's rule says of the paper's own printed numbers; None where it prints none of them."""
-    if claim.printed is None:
-        return None
-    return RULES[claim.rule](printed_settings(claim.printed, paper), **claim.numbers)
+def _steady(values):
+    return np.array([steady(v) for v in np.atleast_1d(np.asarray(values, float))])
 
 
-def printed_settings(printed, paper):
-    """The paper's printed numbers as settings of a rule.
+def paired_differences(rows, *, a, b, value, by, method="method", seed="seed", higher_is_better=True):
+    """Differences between method `a` and one or several others, seed by seed.
 
     Parameters
     ----------
-    printed : dict with `item` of published.csv; `a`, a row or a list of rows; `columns`, a list, default all that
-        `a` has; `n`, over how many seeds the paper averages. With `b`, a row or a list of rows: differences a - b, one
-        setting a row of `b` and column; with `against`, a column: differences of each other column to it in the same
-        row; with ``ratio = true``: ratios. `sign` = -1 where less is better. Or `values`, a list of numbers that the
-        text prints.
+    rows : pandas.DataFrame, one row per (method, setting, seed)
+    a : str, the method that the claim is about
+    b : str or list of str, what it is compared with
+    value : str, the column that is compared
+    by : str or list of str, the columns that make a setting
+    higher_is_better : False turns the sign, so that positive always means that `a` is better
+
+    Returns
+    -------
+    dict : (method b, *setting) -> array of differences, one per seed
+
+    Raises
+    ------
+    ValueError
+        if a method is missing, or a setting does not have exactly one row per method and seed.
     """
-    if "values" in printed:
-        return {f"printed {i}": Summary(v) for i, v in enumerate(printed["values"])}
-    table = published(paper, printed["item"])
-    cell = {(r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()}
-    rows = [printed["a"]] if isinstance(printed["a"], str) else printed["a"]
-    columns = printed.get("columns") or [c for r, c in cell if r == rows[0]]
-    n, sign = printed.get("n", 1), printed.get("sign", 1)
-    others, against = printed.get("b"), printed.get("against")
-    if others is None and against is None:
-        return {(r, c): Summary(sign * cell[r, c][0], cell[r, c][1], n) for r in rows for c in columns}
-    if against is not None:
-        pairs = {(r, against, c): (cell[r, c], cell[r, against]) for r in rows for c in columns if c != against}
+    by = [by] if isinstance(by, str) else list(by)
+    others = [b] if isinstance(b, str) else list(b)
+    if missing := [m for m in (a, *others) if m not in set(rows[method])]:
+        raise ValueError(
+            f"no rows for {', '.join(map(repr, missing))}; methods: {', '.join(sorted(set(rows[method])))}."
+        )
+    if rows.duplicated([method, *by, seed]).any():
+        raise ValueError(f"more than one row for a ({', '.join([method, *by, seed])}): name every column that differs.")
+    wide = rows.pivot(index=[*by, seed], columns=method, values=value)[[a, *others]]
+    if wide.isna().any().any():
+        setting = wide.index[wide.isna().any(axis=1)][0]
+        raise ValueError(f"methods cannot be paired: a value is missing at {dict(zip([*by, seed], setting))}.")
+    sign, out = 1 if higher_is_better else -1, {}
+    for other in others:
+        for key, group in (sign * (wide[a] - wide[other])).groupby(level=by if len(by) > 1 else by[0]):
+            out[(other, *(key if isinstance(key, tuple) else (key,)))] = group.to_numpy()
+    return out
+
+
+def number(value):
+    """A number as a reader wants it: four significant digits, no more zeros than it needs."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        return str(value)
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    if value and not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.3g}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def name(setting):
+    """A setting as text: "uniform / covtype / 50"."""
+    return " / ".join(map(str, setting)) if isinstance(setting, tuple) else str(setting)
+
+
+# --- the schema of a record: a type, a tuple of types, a set of words, a list or dict of schemas, {str: schema}
+
+_NUMBER = (int, float)
+CLAIM = dict.fromkeys(("id", "item", "text", "measured", "unit", "quote", "where", "note", "why"), str) | {
+    "whose": {"paper", "own"},
+    "kind": {"result", "check"},
+    "paper": (str, *_NUMBER),
+    "ours": (str, *_NUMBER, type(None)),
+    "low": (*_NUMBER, type(None)),
+    "high": (*_NUMBER, type(None)),
+    "seeds": int,
+    "verdict": set(VERDICTS),
+    "reason": {"", *REASONS},
+    "settings": {str: _NUMBER},
+}
+RECORD = {
+    "item": str,
+    "profile": {*PROFILES, BY_HAND},
+    "parameters": dict,
+    "seeds": [int],
+    "versions": {str: str},
+    "commit": (str, type(None)),
+    "dirty": (bool, type(None)),
+    "data": {str: dict},
+    "level": {"kind": str, "text": str},
+    "reductions": [str],
+    "seconds": _NUMBER,
+    "threads": int,
+    "machine": dict,
+    "facts": dict,
+    "figures": {str: str},
+    "expected": (str, type(None)),
+    "claims": [CLAIM],
+}
+
+
+def read_record(path):
+    """The record in a file, with its rows and figures beside it.
+
+    Raises
+    ------
+    ValueError
+        one sentence that names the file and what is wrong with it.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no record: {error}") from error
+    if problem := misfit(record, RECORD, "the record"):
+        raise ValueError(f"{path} is no record: {problem}")
+    if path.stem != record["item"].split("/")[-1] or path.parent.name != record["item"].split("/")[0]:
+        raise ValueError(f"{path} is no record: it is of {record['item']}")
+    files = [path.with_suffix(".csv"), *(path.with_name(f"{stem}.png") for stem in record["figures"])]
+    if lost := [file.name for file in files if not file.is_file()]:
+        raise ValueError(f"{path} is without its {', '.join(lost)}")
+    return record
+
+
+def misfit(value, schema, where):
+    """Where a value is not as a schema says, in words; "" where it is."""
+    if isinstance(schema, list):
+        parts = [(v, schema[0], f"{where}[{i}]") for i, v in enumerate(value)] if isinstance(value, list) else None
+    elif isinstance(schema, dict) and str in schema:
+        parts = [(v, schema[str], f"{where}.{k}") for k, v in value.items()] if isinstance(value, dict) else None
+    elif isinstance(schema, dict):
+        if isinstance(value, dict) and (lost := sorted(set(schema) - set(value))):
+            return f"{where} lacks {', '.join(lost)}"
+        parts = [(value[k], s, f"{where}.{k}") for k, s in schema.items()] if isinstance(value, dict) else None
+    elif isinstance(schema, set):
+        parts = [] if isinstance(value, str) and value in schema else None
     else:
-        others = [others] if isinstance(others, str) else others
-        pairs = {(r, o, c): (cell[r, c], cell[o, c]) for r in rows for o in others for c in columns}
-    if printed.get("ratio"):
-        return {setting: Summary(one[0] / other[0]) for setting, (one, other) in pairs.items()}
-    return {setting: _difference(one, other, sign, n) for setting, (one, other) in pairs.items()}
-
-
-def _difference(a, b, sign, n):
-    sds = [sd for _, sd in (a, b) if sd is not None]
-    return Summary(sign * (a[0] - b[0]), float(np.hypot.reduce(sds)) if sds else None, n)
-
-
-def _verdict(claim, evidence, facts):
-    if evidence.lacks:
-        return not_tested(evidence.lacks)
-    seeds = min((np.size(v) for v in evidence.settings.values()), default=0)
-    for need, wanted in claim.needs.items():
-        if problem := _unmet(need, wanted, (facts | {"seeds": seeds}).get(need)):
-            return not_tested(problem)
-    verdict = RULES[claim.rule](evidence.settings, **claim.numbers)
-    if claim.printed_verdict == FAILS:
-        return Verdict(str(verdict), f"{verdict.why}. The paper's own printed numbers do not show this claim")
-    return verdict
-
-
-def _unmet(need, wanted, got):
-    if got is None:
-        return f"needs {need.replace('_', ' ')}, which the run does not tell"
-    if isinstance(wanted, list):
-        return "" if got in wanted else f"needs {need.replace('_', ' ')} {' or '.join(map(str, wanted))}, got {got}"
-    return "" if got >= wanted else f"needs {need.replace('_', ' ')} of at least {number(wanted)}, got {number(got)}"
-
-
-def _shown(claim, evidence):
-    """(ours, spread): the number a reader sees, and its standard deviation over seeds where there are several.
-
-    What is judged on a logarithmic scale is shown by its geometric mean, and its spread to first order.
-    """
-    if evidence.shown is not None:
-        return evidence.shown, None
-    if not evidence.settings:
-        return None, None
-    values = evidence.settings
-    if claim.show != "mean":
-        pick = min if claim.show == "least" else max
-        values = dict([pick(values.items(), key=lambda pair: pair[1].mean())])
-    logarithmic = claim.numbers.get("scale") == "log"
-    if logarithmic:
-        values = {s: np.log(v) for s, v in values.items()}
-    lengths = {len(v) for v in values.values()}
-    mean = float(np.mean([v.mean() for v in values.values()]))
-    spread = None
-    if lengths != {1} and len(lengths) == 1:
-        spread = float(np.mean(list(values.values()), axis=0).std(ddof=1))
-    if logarithmic:
-        return float(np.exp(mean)), None if spread is None else float(np.exp(mean)) * spread
-    return mean, spread
+        kinds = schema if isinstance(schema, tuple) else (schema,)
+        fits = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+        parts = [] if fits and not (isinstance(value, float) and not math.isfinite(value)) else None
+    if parts is None:
+        return f"{where} is {value!r:.80}"
+    return next((text for part in parts if (text := misfit(*part))), "")

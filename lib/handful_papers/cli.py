@@ -1,101 +1,42 @@
-"""The commands of the reproduction, which `handful.cli` adds to its own: reproduce, run, list, report, readme."""
+"""The commands of the reproduction, which `handful.cli` adds to its own: reproduce, list, report, audit."""
 
 import argparse
-import ast
-import contextlib
 import importlib.util
 import os
-import sys
-from pathlib import Path
 
 from handful.cli import Refused
 
-from handful_papers import provenance
-from handful_papers.notebooks import PROFILES
-from handful_papers.progress import Progress, in_minutes, line, summary
-
-_NEEDED = ("papermill", "nbconvert", "ipykernel", "matplotlib", "pandas", "seaborn")
+_NEEDED = ("papermill", "nbformat", "ipykernel", "matplotlib", "pandas", "seaborn")
 
 
 def add_commands(commands):
     """Add the reproduction's commands to an argparse object of sub-parsers."""
+    from handful_papers.claims import PROFILES
+
     reproduce = commands.add_parser(
         "reproduce",
-        help="run the notebooks and build the report",
-        description="Run the notebooks and build the report. What has not changed since its last run is not "
-        "run again; a killed run goes on where it was; a notebook that fails does not stop the others.",
+        help="run the papers' notebooks",
+        description="Run the papers' notebooks. What is current is not run again; a killed run goes on where it was; a "
+        "notebook that fails does not stop the others.",
     )
-    reproduce.add_argument(
-        "--profile",
-        choices=PROFILES,
-        default="quick",
-        help="how much of the papers: quick (small data, minutes; the default), laptop (the papers' data, "
-        "fewer seeds; a day on two cores), paper (the papers' protocol; weeks, and a GPU for some)",
-    )
-    reproduce.add_argument(
-        "--only",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help='part of a name like "bico/fig06", or a pattern with *; may be given several times',
-    )
+    words = "quick (small data, minutes; the default), laptop (the papers' data, hours) or paper (the papers' protocol)"
+    reproduce.add_argument("--profile", choices=PROFILES, default="quick", help=words)
     reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
-    reproduce.add_argument("--force", action="store_true", help="run what is up to date, too")
-    reproduce.add_argument(
-        "--limit",
-        type=_factor,
-        default=10.0,
-        metavar="FACTOR",
-        help="end a notebook after FACTOR times its expected minutes, or FACTOR minutes (default: 10; inf: no limit)",
-    )
     reproduce.add_argument("--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler")
-    reproduce.add_argument("--dry-run", action="store_true", help="say what would run, and stop")
-    reproduce.set_defaults(run=_reproduce)
-
-    run = commands.add_parser(
-        "run",
-        help="run one notebook with parameters of your own",
-        description="Run one notebook with changed parameters. Results go to a folder of your own, never among those "
-        "of the profiles.",
-    )
-    run.add_argument("name", metavar="NAME", help='a notebook, as "bico/fig06_binary_logistic" or "fig06"')
-    run.add_argument("-p", dest="changes", metavar="NAME=VALUE", action="append", default=[], help="a parameter")
-    run.add_argument("--profile", choices=PROFILES, default="quick", help="whose values the other parameters have")
-    run.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the results")
-    run.set_defaults(run=_run)
-
-    words = "list the notebooks: what they make, minutes, whether up to date; of one, its parameters"
-    listing = commands.add_parser("list", help=words, description=f"{words[0].upper()}{words[1:]}.")
-    listing.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="lists the notebooks whose name contains this; if it is only one, its parameters",
-    )
-    listing.add_argument(
-        "--profile", choices=PROFILES, default="quick", help="for the minutes; parameters are shown for all profiles"
-    )
-    listing.set_defaults(run=_list)
-
-    report = commands.add_parser("report", help="build figures/index.html from the results that are there")
-    report.add_argument(
-        "--check",
-        action="store_true",
-        help="fail if a committed record is incomplete, its code is in no commit, or its rows do not give its claims",
-    )
-    report.add_argument("--strict", action="store_true", help="fail on stale ones, too")
-    report.add_argument(
-        "--judge",
-        action="store_true",
-        help="judge all claims again from the rows, and update the texts of executed notebooks",
-    )
-    report.add_argument("--redraw", action="store_true", help="draw the figures of all records again from their rows")
-    report.set_defaults(run=_report)
-
-    words = "compare the table of results in notebooks/index.ipynb with the records"
-    readme = commands.add_parser("readme", help=words, description=f"{words[0].upper()}{words[1:]}.")
-    readme.add_argument("--write", action="store_true", help="put it there instead")
-    readme.set_defaults(run=_readme)
+    reproduce.add_argument("--force", action="store_true", help="run what is current, too")
+    listing = commands.add_parser("list", help="list the notebooks: what they make, minutes, whether current")
+    listing.add_argument("--profile", choices=PROFILES, default="quick")
+    report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
+    report.add_argument("--profile", choices=PROFILES, action="append", help="default: the committed ones")
+    report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
+    report.add_argument("--check", action="store_true", help="fail if a committed record is refused, stale or unclean")
+    audit = commands.add_parser("audit", help="run a random share of the recorded tasks again, and compare")
+    audit.add_argument("--share", type=float, default=0.02, help="of each sweep's tasks (default: .02; at least one)")
+    for parser, run in ((reproduce, _reproduce), (listing, _list), (report, _report), (audit, _audit)):
+        parser.set_defaults(run=_with_extra(run))
+        if parser is not report:
+            words = 'part of a name like "bico/fig06", or a pattern with *; may be given several times'
+            parser.add_argument("--only", metavar="PATTERN", action="append", default=[], help=words)
 
 
 def _positive(text):
@@ -104,232 +45,63 @@ def _positive(text):
     return int(text)
 
 
-def _factor(text):
-    with contextlib.suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
-    raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+def _with_extra(run):
+    def checked(args):
+        if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+            raise Refused(f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.')
+        try:
+            return run(args)
+        except ValueError as error:
+            raise Refused(str(error)) from error
 
-
-def _plan(args, only):
-    from handful_papers.notebooks import NotebookError, plan
-
-    _need_extra()
-    try:
-        return plan(_checkout() / "notebooks", args.profile, only)
-    except NotebookError as error:
-        raise Refused(str(error)) from error
+    return checked
 
 
 def _reproduce(args):
-    from handful_papers.kept import up_to_date
-    from handful_papers.runner import reproduce, time_limit
-    from handful_papers.sweep import DASK
+    from handful_papers import run, site
 
-    runs = _plan(args, args.only)
-    figures = provenance.output_root()
-    due = runs if args.force else [run for run in runs if not up_to_date(run, figures)]
-    expected = in_minutes(sum(run.minutes for run in due) / args.jobs)
-    print(
-        f"Profile {args.profile}: {_count(len(runs), 'notebook')}, {len(due)} of them to run, {expected} min.",
-        flush=True,
-    )
-    if args.dry_run:
-        for run in due:
-            print(f"  {run.name:<36} {in_minutes(run.minutes)} min, at most {in_minutes(time_limit(run, args.limit))}")
-        return 0
     if args.dask:
-        os.environ[DASK] = args.dask
-    with Progress(runs, args.limit, args.jobs) as progress:
-        options = {"jobs": args.jobs, "force": args.force, "limit": args.limit}
-        outcomes = reproduce(runs, figures=figures, watch=progress.show, **options)
-    print(summary(outcomes))
-    print()
-    if _build_report(figures):
-        print(_verdicts(figures, args.profile, [run.name for run in runs]))
-    statuses = {o.status for o in outcomes}
-    return 130 if statuses & {"interrupted", "not started"} else 1 if "failed" in statuses else 0
-
-
-def _verdicts(figures, profile, names):
-    """One line: how the claims of these notebooks were judged at this profile."""
-    from handful_papers.gather import claims, collect, tally, tally_text
-
-    stated = claims([result for result in collect(figures, [profile]) if result.name in names])
-    theirs, own = [c for c in stated if not c.own], [c for c in stated if c.own]
-    kinds = [("claims of the papers", theirs), ("claims of our own", own)]
-    told = [f"of {len(some)} {what}, {tally_text(tally(some))}" for what, some in kinds if some]
-    return f"Verdicts at profile {profile}: {'; '.join(told) or 'these notebooks make no claims'}. See the report."
-
-
-def _run(args):
-    import math
-    from dataclasses import replace
-
-    from handful_papers.runner import reproduce
-
-    runs = _plan(args, [args.name])
-    if len(runs) != 1:
-        raise Refused(f"{args.name!r} names {len(runs)} notebooks: {', '.join(run.name for run in runs)}; say which.")
-    (run,) = runs
-    out = args.out.resolve()
-    if out.is_relative_to((_checkout() / "figures").resolve()):
-        raise Refused(f"--out {args.out} lies among the profiles' results, which it would replace; name another.")
-    changes = dict(_change(text, run.notebook.parameters()) for text in args.changes)
-    run = replace(run, parameters={**run.parameters, **changes})
-    (outcome,) = reproduce([run], figures=out, force=True, limit=math.inf)  # other parameters may take any time
-    print(line(outcome))
-    print(summary([outcome]))
-    print(f"\nResults: {out / args.profile / run.name.split('/')[0]}")
-    return 0 if outcome.status == "done" else 1
-
-
-def _change(text, known):
-    """("n_seeds", 10) of "n_seeds=10", a name that is there and a value of the kind that it has."""
-    name, given, value = text.partition("=")
-    if not given or name not in known:
-        raise Refused(f"-p wants NAME=VALUE with one of {', '.join(known)}; got {text!r}.")
-    with contextlib.suppress(ValueError, SyntaxError):  # a plain word is a string
-        value = ast.literal_eval(value)
-    kinds = (int, float) if isinstance(known[name], (int, float)) and not isinstance(known[name], bool) else ()
-    if known[name] is not None and not isinstance(value, kinds or type(known[name])):
-        raise Refused(
-            f"{name} is {known[name]!r} in the notebook, of type {type(known[name]).__name__}; got {value!r}."
-        )
-    return name, value
+        os.environ["HANDFUL_DASK"] = args.dask
+    runs = run.plan(args.profile, args.only)
+    outcomes = run.reproduce(runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True))
+    print(f"\n{site.terminal((args.profile,))}\nResults: {run.FIGURES / args.profile}. `make docs` builds the site.")
+    return 1 if any(error not in ("", "current") for error in outcomes.values()) else 0
 
 
 def _list(args):
-    from handful_papers.catalogue import catalogue
-    from handful_papers.kept import up_to_date
+    from handful_papers import run, site
 
-    labels = {}
-    for paper in catalogue():
-        for item in paper.items:
-            labels.setdefault(item.name, []).append(item.label or item.title)
-    runs = _plan(args, [args.name] if args.name else ())
-    for run in runs:
-        state = "up to date" if up_to_date(run, provenance.output_root()) else "to run"
-        print(f"{run.name:<36} {in_minutes(run.minutes):>5} min  {state:<10}  {', '.join(labels.get(run.name, ()))}")
-    if args.name and len(runs) == 1:
-        _list_parameters(runs[0].notebook)
-    elif args.name:
-        print(f"\nFor the parameters of one, name it alone: handful list {runs[0].name}")
+    rows = {row["name"]: row for row in site.item_rows((args.profile,))[0]}
+    for one in run.plan(args.profile, args.only):
+        row = rows[one.name]
+        state = "to run" if row["record"] is None or row["stale"] else "on record"
+        print(f"{one.name:<36} {one.minutes:>6g} min  {state:<10} {row['labels'] or row['titles']}")
     return 0
 
 
-def _list_parameters(notebook):
-    from handful_papers.notebooks import plan
-
-    runs = {profile: plan(_checkout() / "notebooks", profile, [notebook.name])[0] for profile in PROFILES}
-    comments = notebook.comments()
-    for name in notebook.parameters():
-        values = {profile: repr(run.values[name]) for profile, run in runs.items()}
-        print(f"\n{name}{': ' * bool(comments[name])}{comments[name]}")
-        if len(set(values.values())) == 1:
-            values = {"all profiles": values["quick"]}
-        for profile, value in values.items():
-            print(f"    {profile:<7} {value}")
-    print(f"\nTo change some: handful run {notebook.name} -p 'NAME=VALUE' -p ... --out DIR")
-
-
 def _report(args):
-    _need_extra()
-    if args.judge and not _judge():
-        return 1
-    if args.redraw:
-        _redraw()
-    if args.check or args.strict:
-        return _check(args.strict)
-    return 0 if _build_report(provenance.output_root()) else 1
+    from handful_papers import run, site
+
+    profiles = tuple(args.profile or run.COMMITTED)
+    if args.judge:
+        for path, record in run.records(profiles=profiles)[0]:
+            if run.judge_again(path):
+                print(f"judged anew: {record['item']} at {record['profile']}")
+    print(site.terminal(profiles))
+    rows, refused = site.item_rows(profiles)
+    wrong = refused + [
+        f"{row['name']}: {row['stale'] or 'made by code that is in no commit'}"
+        for row in rows
+        if row["stale"] or (row["record"] or {}).get("dirty")
+    ]
+    print(*(f"wrong: {sentence}" for sentence in wrong if args.check), sep="\n", end="")
+    return 1 if args.check and wrong else 0
 
 
-def _judge():
-    from handful_papers.check import judge_all_records
+def _audit(args):
+    from handful_papers import run
 
-    changed, failed = judge_all_records(provenance.output_root(), _checkout() / "notebooks")
-    print(*failed, sep="\n", end="\n" * bool(failed))
-    print(f"Judged again: {_count(len(changed), 'record')} changed{': ' * bool(changed)}{', '.join(changed)}.")
-    return not failed
-
-
-def _redraw():
-    from handful_papers.notebooks import plan
-    from handful_papers.redraw import redraw
-
-    for profile in PROFILES:
-        for run in plan(_checkout() / "notebooks", profile):
-            path = provenance.output_root() / profile / f"{run.name}.json"
-            if path.is_file():
-                try:
-                    changed = redraw(path, run)
-                    print(f"{run.name} at {profile}: {', '.join(changed) or 'as it was'}")
-                except ValueError as error:
-                    print(f"{run.name} at {profile}: left as it was: {error}")
-
-
-def _check(strict):
-    from handful_papers.check import check, stale
-
-    root = _checkout()
-    wrong, old = check(root / "figures", root / "notebooks"), stale(root / "figures", root / "notebooks")
-    print(*wrong, sep="\n", end="\n" * bool(wrong))
-    for one in old:
-        print(
-            f"stale: {one.name} at {one.profile}, {one.reason} changed; a new run takes {in_minutes(one.minutes)} min"
-        )
-    print(f"{_count(len(wrong), 'problem')}. {_count(len(old), 'committed record')} stale, which --strict fails on.")
-    return 1 if wrong or (strict and old) else 0
-
-
-def _build_report(figures):
-    """Whether there is a report now; it is told where, or why not, and which records it leaves out."""
-    from handful_papers.gather import damaged
-    from handful_papers.report import build_report
-
-    for sentence in damaged(figures):
-        print(f"Left out of the report: {sentence}")
-    try:
-        print(f"Report: {build_report(figures)}")
-    except OSError as error:
-        print(f"handful: the report cannot be written: {error}", file=sys.stderr)
-        return False
-    return True
-
-
-def _readme(args):
-    from handful_papers.gather import damaged
-    from handful_papers.readme import COMMITTED, check_index
-
-    if wrong := damaged(_checkout() / "figures", COMMITTED):
-        raise Refused("\n".join(wrong))
-    path = _checkout() / "notebooks" / "index.ipynb"
-    try:
-        current = check_index(path, figures=_checkout() / "figures", write=args.write)
-    except (OSError, ValueError) as error:
-        raise Refused(str(error)) from error
-    if current:
-        print("notebooks/index.ipynb holds the results on record.")
-        return 0
-    print("index.ipynb: written." if args.write else "index.ipynb is not what the records give: handful readme --write")
-    return 0 if args.write else 1
-
-
-def _need_extra():
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Refused(f'this needs {", ".join(missing)}: pip install -e ".[reproduce]" in the checkout.')
-
-
-def _checkout():
-    root = provenance.find_root()
-    if root is None:
-        raise Refused(
-            f"{Path.cwd()} is not inside a checkout of handful, which holds the notebooks: git clone it, "
-            "change into it and try again."
-        )
-    return root
-
-
-def _count(n, noun):
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+    if not 0 < args.share <= 1:
+        raise Refused(f"--share must lie above 0 and at most 1, got {args.share}.")
+    found = run.audit(args.share, args.only)
+    return 1 if any(found.values()) else 0

@@ -1,51 +1,34 @@
-"""Where results go, and what they came from: code, versions, machine."""
+"""What results came from: code, versions, machine; and how they are written."""
 
+import contextlib
+import hashlib
 import json
 import os
 import platform
 import subprocess
 import tempfile
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
+from handful_papers.claims import HOME
+
+ROOT = HOME.parents[1]  # the checkout
 # Packages whose version can move a number.
 PACKAGES = ("handful", "numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
-def find_root(start=None):
-    """The checkout that holds `start` (default: the working directory), or None.
-
-    The checkout is the nearest folder upwards whose pyproject.toml names the project "handful".
-    """
-    start = Path.cwd() if start is None else Path(start).resolve()
-    for folder in (start, *start.parents):
-        file = folder / "pyproject.toml"
-        if file.is_file():
-            try:
-                project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
-            except tomllib.TOMLDecodeError:
-                continue  # someone else's broken file on the way up is not ours to report
-            if project.get("name") == "handful":
-                return folder
-    return None
+def expected_hash(name):
+    """SHA-256 of a figure's expected quick numbers; None where there are none yet."""
+    path = ROOT / "tests" / "expected" / f"{name}.csv"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
-def output_root():
-    """The folder for results: $HANDFUL_FIGURES, else the checkout's figures/, else ./figures."""
-    if named := os.environ.get("HANDFUL_FIGURES"):
-        return Path(named).expanduser().resolve()
-    return (find_root() or Path.cwd()) / "figures"
-
-
-def versions():
+def versions(packages=PACKAGES):
     """Versions of python and of what computes, without importing any of it; absent packages are left out."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # torch is optional
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):  # torch is optional
+            found[package] = metadata.version(package)
     return found
 
 
@@ -54,28 +37,18 @@ def commit():
 
     Only what computes counts as code, so that results being rewritten do not make each other dirty.
     """
-    root = find_root()
-    if root is None:
-        return None, None
+    sha = git("rev-parse", "HEAD")
+    changed = git("status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt")
+    return (None, None) if sha is None or changed is None else (sha, bool(changed))
+
+
+def git(*args):
+    """What git prints for a command in the checkout; None where it cannot be asked."""
     try:
-        sha = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--", "lib", "notebooks", "pyproject.toml", "constraints.txt")
-    except (OSError, subprocess.CalledProcessError):
-        return None, None
-    return sha, bool(changed)
-
-
-def _git(root, *args):
-    done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
     return done.stdout.strip()
-
-
-def threads():
-    """How many threads numerical code may use: the largest of the loaded thread pools."""
-    import numba
-    from threadpoolctl import threadpool_info
-
-    return max([numba.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())])
 
 
 def machine():
@@ -83,26 +56,26 @@ def machine():
     return {"cpus": os.cpu_count(), "architecture": platform.machine(), "system": platform.system()}
 
 
+def threads():
+    """How many threads numerical code may use: the largest of the loaded thread pools."""
+    from threadpoolctl import threadpool_info
+
+    return max([1, *(pool["num_threads"] for pool in threadpool_info())])
+
+
 def write_atomically(path, content):
     """Write bytes or text so that `path` holds either the old content or all of the new."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode("utf-8") if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def to_json(value):
@@ -112,8 +85,6 @@ def to_json(value):
 
 def plain(value):
     """What JSON writes for a value that it does not know: numpy scalars and arrays as numbers and lists."""
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
+    if hasattr(value, "tolist"):
         return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
     raise TypeError(f"cannot write {value!r} of type {type(value).__name__} to JSON.")

@@ -1,20 +1,23 @@
-"""Every number that the papers print, as data frames."""
+"""Every number that the papers print, as data frames, and as settings of a rule."""
 
 from functools import cache
-from pathlib import Path
 
-ROOMS = Path(__file__).parent
+import numpy as np
+
+from handful_papers.claims import HOME, Summary
 
 
 @cache
-def _table(paper):
+def _published(paper):
     import pandas as pd
 
-    path = ROOMS / paper / "published.csv"
-    if not path.is_file():
-        raise KeyError(f"the paper {paper!r} has no published.csv.")
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return pd.DataFrame([row | _as_numbers(**row) for row in table.to_dict("records")])
+    table = pd.read_csv(HOME / paper / "published.csv", dtype=str, keep_default_na=False)
+    table["bound"] = table.value.str.extract("^(<?)", expand=False)
+    parts = table.value.str.removeprefix("<").str.split(":")
+    timed = table.unit == "min:s"
+    table["value"] = [60 * float(p[0]) + float(p[1]) if t else float(p[0]) for p, t in zip(parts, timed)]
+    table["unit"] = table.unit.mask(timed, "seconds")
+    return table.assign(sd=[float(sd or "nan") for sd in table.sd])
 
 
 def published(paper, item):
@@ -28,29 +31,52 @@ def published(paper, item):
     Returns
     -------
     pandas.DataFrame with columns item, row, column, value, sd, unit, bound: `value` and `sd` are floats in
-        `unit` (times printed as minutes:seconds become seconds); `sd` is NaN where the paper gives none, and
-        what it means (standard deviation or standard error) is the paper's; `bound` is "<" where the paper
-        prints "<1" instead of a number, else ""
+        `unit` (times printed as minutes:seconds become seconds); `sd` is NaN where the paper gives none; `bound` is
+        "<" where the paper prints "<1" instead of a number, else ""
 
     Raises
     ------
     KeyError
         if the paper prints no numbers in that item.
     """
-    table = _table(paper)
+    table = _published(paper)
     chosen = table["item"] == item
+    chosen = chosen if chosen.any() else table["item"].str.startswith(f"{item} (")
     if not chosen.any():
-        chosen = table["item"].str.startswith(f"{item} (")
-    if not chosen.any():
-        known = ", ".join(sorted(set(table["item"])))
-        raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {known}.")
+        raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {', '.join(sorted(set(table['item'])))}.")
     return table[chosen].reset_index(drop=True)
 
 
-def _as_numbers(value, sd, unit, **_):
-    bound = "<" if value.startswith("<") else ""
-    value = value.removeprefix("<")
-    if unit == "min:s":
-        minutes, seconds = value.split(":")
-        value, unit = 60 * int(minutes) + int(seconds), "seconds"
-    return {"value": float(value), "sd": float(sd or "nan"), "unit": unit, "bound": bound}
+def printed_settings(printed, paper):
+    """The paper's printed numbers as settings of a rule.
+
+    Parameters
+    ----------
+    printed : dict with `item` of published.csv; `a`, a row or a list of rows; `columns`, a list, default all that
+        `a` has; `n`, over how many seeds the paper averages. With `b`, a row or a list of rows: differences a - b, one
+        setting a row of `b` and column; with `against`, a column: differences of each other column to it in the same
+        row; with ``ratio = true``: ratios. `sign` = -1 where less is better. Or `values`, a list of numbers that the
+        text prints.
+    """
+    if "values" in printed:
+        return {f"printed {i}": Summary(v) for i, v in enumerate(printed["values"])}
+    table = published(paper, printed["item"])
+    cell = {(r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()}
+    rows = [printed["a"]] if isinstance(printed["a"], str) else printed["a"]
+    columns = printed.get("columns") or [c for r, c in cell if r == rows[0]]
+    n, sign, against = printed.get("n", 1), printed.get("sign", 1), printed.get("against")
+    if against is not None:
+        pairs = {(r, against, c): (cell[r, c], cell[r, against]) for r in rows for c in columns if c != against}
+    elif "b" in printed:
+        others = [printed["b"]] if isinstance(printed["b"], str) else printed["b"]
+        pairs = {(r, o, c): (cell[r, c], cell[o, c]) for r in rows for o in others for c in columns}
+    else:
+        return {(r, c): Summary(sign * cell[r, c][0], cell[r, c][1], n) for r in rows for c in columns}
+    if printed.get("ratio"):
+        return {setting: Summary(one[0] / other[0]) for setting, (one, other) in pairs.items()}
+    return {setting: _difference(one, other, sign, n) for setting, (one, other) in pairs.items()}
+
+
+def _difference(a, b, sign, n):
+    sds = [sd for _, sd in (a, b) if sd is not None]
+    return Summary(sign * (a[0] - b[0]), float(np.hypot.reduce(sds)) if sds else None, n)

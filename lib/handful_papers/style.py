@@ -1,7 +1,186 @@
-"""The page that figures are drawn for: its widths, type sizes and grid. How methods look stands in `looks`."""
+"""How figures look: the page they are drawn for, and one label, colour, marker and line for each method.
+
+Colours are Okabe and Ito's, safe for the colour-blind; markers and dashes tell methods apart in grey. Baselines are
+grey. Each paper's method has one hue, its variants differ by shade, marker and dash; extensions of ours share another.
+A paper's methods stand in its ``paper.toml``.
+"""
+
+import io
+import tomllib
+
+from handful_papers.claims import HOME
 
 # Width of a column and of a page of the papers, in inches.
 WIDTHS = {"single": 3.35, "double": 6.9}
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+BLACK, GREY, PALE = "#222222", "#777777", "#9a9a9a"
+REPRODUCED, EXTENSION = BLUE, RED  # the paper's method; ours
+LIGHT, DARK = "#6aaed6", "#00395c"  # shades of the paper's method, where a figure has many of its variants
+_COLOURS = dict(black=BLACK, grey=GREY, pale=PALE, reproduced=REPRODUCED, extension=EXTENSION, light=LIGHT, dark=DARK)
+# A line's name -> what matplotlib takes, and seaborn: lengths of dashes and gaps.
+_LINES = {
+    "": ("", ""),
+    "-": ("-", ""),
+    ":": (":", (1, 1.65)),
+    "--": ("--", (3.7, 1.6)),
+    "-.": ("-.", (6.4, 1.6, 1, 1.6)),
+    "-..": ((0, (3, 1, 1, 1, 1, 1)), (3, 1, 1, 1, 1, 1)),
+    "=.": ((0, (3, 1, 1, 1)), (3, 1, 1, 1)),
+}
+# What every paper compares with: label, colour, marker, line, and what is drawn on top.
+BASELINES = {
+    "full": ["Full data", "black", "", "-", 1.5],
+    "uniform": ["Uniform", "grey", "o", ":"],
+    "kmeans++": ["k-means++", "grey", "^", "--"],
+    "kcenter": ["k-center", "pale", "v", "-."],
+}
+# What figures call data sets that the registry has under a key.
+DATA_NAMES = {
+    "birch_5x5": "BIRCH",
+    "breast_cancer": "Breast cancer",
+    "cifar10": "CIFAR-10",
+    "cifar10_full": "CIFAR-10",
+    "cod_rna": "cod-rna",
+    "covtype": "Covertype",
+    "covtype_subset": "Covertype, 16 %",
+    "credit_default": "Credit",
+    "digits": "Digits",
+    "fsdd": "Spoken Digits",
+    "gaussian_mixture": "Gaussian mixture",
+    "mnist": "MNIST",
+    "pathological": "Pathological",
+    "sample_patches": "image patches",
+    "skin_nonskin": "Skin",
+    "susy_subset": "SUSY",
+    "w8a": "W8a",
+}
+
+
+def data_name(key):
+    """What a figure calls a data set: "cod-rna" for "cod_rna"; others are called by their key, in words."""
+    return DATA_NAMES.get(key, key.replace("_", " "))
+
+
+def methods(paper):
+    """The `Methods` of a paper: the baselines, and those of its ``paper.toml``."""
+    rows = BASELINES | tomllib.loads((HOME / paper / "paper.toml").read_text(encoding="utf-8")).get("methods", {})
+    keys = ("label", "color", "marker", "ls", "zorder")
+    found = {method: dict(zip(keys, [*row, 2][:5])) for method, row in rows.items()}
+    dashes = {method: _LINES[one["ls"]][1] for method, one in found.items()}
+    for one in found.values():
+        one |= {"color": _COLOURS[one["color"]], "ls": _LINES[one["ls"]][0]}
+    return Methods(found, dashes)
+
+
+class Methods(dict):
+    """Method -> keyword arguments of `Axes.plot` that make its style, for the figures of one paper."""
+
+    def __init__(self, found, dashes):
+        super().__init__(found)
+        self._dashes = dashes
+
+    def style(self, method, **changes):
+        """The style of a method, with changes: ``ax.plot(x, y, **METHODS.style("uniform", lw=2))``."""
+        if method not in self:
+            raise KeyError(f"method {method!r} has no style; add it to the paper's paper.toml: {', '.join(self)}.")
+        return {**self[method], **changes}
+
+    def labels(self):
+        """Method -> label, for a column of names that a reader sees."""
+        return {method: one["label"] for method, one in self.items()}
+
+    def palette(self):
+        """Method -> colour: seaborn's `palette`."""
+        return {method: one["color"] for method, one in self.items()}
+
+    def facets(
+        self, rows, x, y, panel, methods, *, labels, titles=None, ncols=None, ratio=0.75, width="double", level=None
+    ):
+        """A panel for each value of a column, in it the median over seeds of each method with a band of quartiles.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame, one row per (panel, method, x, seed); every seed counts once
+        x, y, panel : str, columns
+        methods : list of str, in the order of the legend; the last is drawn on top
+        labels : (str, str), of the axes
+        titles : dict, value of `panel` -> title; default: its name, if it is a data set, else the value
+        ncols : int, panels side by side
+        ratio, width : see `figure`
+        level : str or None, a method whose mean is drawn as a line across each panel
+
+        Returns
+        -------
+        fig : matplotlib Figure, its legend below the panels
+        axes : dict, value of `panel` -> its Axes
+        """
+        import seaborn as sns
+
+        use_style()
+        values = list(rows[panel].unique())
+        ncols = min(ncols or len(values), len(values))
+        side = WIDTHS.get(width, width) / ncols
+        marks = {method: self.style(method)["marker"] for method in methods}
+        dashes = {method: self._dashes[method] for method in methods}
+        options = dict(x=x, y=y, col=panel, col_order=values, col_wrap=ncols, hue="method", style="method")
+        options |= dict(hue_order=methods, style_order=methods, palette=self.palette(), markers=marks, dashes=dashes)
+        options |= dict(estimator="median", errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0), legend=False)
+        options |= dict(markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False))
+        shown = rows[rows.method.isin(methods)]
+        grid = sns.relplot(shown, kind="line", height=side * ratio, aspect=1 / ratio, **options)
+        fig = grid.figure
+        fig.set_size_inches(WIDTHS.get(width, width), side * ratio * -(-len(values) // ncols))
+        fig.set_layout_engine("constrained")
+        grid.set_axis_labels(*labels)
+        handles = [self.line(method) for method in ([level] if level else []) + list(methods)]
+        for value, ax in grid.axes_dict.items():
+            ax.set_title((titles or {}).get(value) or DATA_NAMES.get(value, value))
+            if level:
+                mean = rows[(rows[panel] == value) & (rows.method == level)][y].mean()
+                ax.axhline(mean, color=self[level]["color"], lw=0.8, zorder=1.5)
+        fig.legend(handles=handles, loc="outside lower center", ncols=4 if width == "double" else 2)
+        return fig, grid.axes_dict
+
+    def strips(self, ax, rows, x, y, methods, order):
+        """Every value of `y` as a small mark and the means as large ones, for each method beside each `x`."""
+        import seaborn as sns
+
+        options = dict(data=rows, x=x, y=y, order=order, hue="method", hue_order=methods, palette=self.palette(), ax=ax)
+        sns.stripplot(**options, dodge=True, jitter=False, size=3, alpha=0.4, legend=False)
+        side_by_side = dict(dodge=0.8 - 0.8 / len(methods), markers=[self[m]["marker"] or "o" for m in methods])
+        sns.pointplot(**options, **side_by_side, errorbar=None, linestyle="none", markersize=5, legend=False)
+        edges = (-0.7, len(order) - 0.3)
+        ax.set(xlim=edges) if rows[y].dtype.kind in "biuf" else ax.set(ylim=edges[::-1])
+
+    def line(self, method, **changes):
+        """A method's entry in a legend."""
+        from matplotlib.lines import Line2D
+
+        style = self.style(method, **changes)
+        return Line2D([], [], **{key: style[key] for key in style if key != "zorder"})
+
+    def band(self, ax, frame, x, y, method, *, fill=True, **changes):
+        """Draw the median over seeds of `y` against `x`, with a band from the lower to the upper quartile.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes
+        frame : pandas.DataFrame, one row per (x, seed) of this method; every seed counts once
+        x, y : str, columns
+        fill : False draws the median alone
+        changes : of the method's style, such as ``label=``
+
+        Returns
+        -------
+        matplotlib.lines.Line2D : the median
+        """
+        quartiles = frame.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
+        one = self.style(method, **{key: value for key, value in changes.items() if value is not None})
+        (line,) = ax.plot(quartiles.index, quartiles[0.5], **one)
+        if fill:
+            under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
+            ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], **under)
+        return line
 
 
 def figure(width="single", ratio=0.72, *, nrows=1, ncols=1, **options):
@@ -47,34 +226,55 @@ def log_ticks(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
+def label_points(ax, points, texts, *, distances=(4, 7), **style):
+    """Write a text beside each point, where it covers no line's point and no other text; else leave it out.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, final in its data and limits; its figure has been drawn, so that it knows its places
+    points : list of (x, y) in data coordinates
+    texts : list of str
+    distances : from the point, in points, tried one after another
+    style : further arguments of `Axes.annotate`
+    """
+    import numpy as np
+
+    drawn = [np.column_stack(line.get_data()).astype(float) for line in ax.lines] + [np.asarray(points, float)]
+    dots, taken = ax.transData.transform(np.concatenate(drawn)), [text.get_window_extent() for text in ax.texts]
+    around = [(0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0)]
+    for point, text in zip(points, texts):
+        for far, (x, y) in ((far, beside) for far in distances for beside in around):
+            sides = dict(ha=("center", "left", "right")[x], va=("center", "bottom", "top")[y], fontsize=6)
+            note = ax.annotate(text, point, (far * x, far * y), textcoords="offset points", **sides | style)
+            note.set_in_layout(False)
+            box = note.get_window_extent()
+            covers = ((dots > box.min) & (dots < box.max)).all(axis=1).any() or box.count_overlaps(taken)
+            if not covers and ax.bbox.contains(*box.min) and ax.bbox.contains(*box.max):
+                taken.append(box)
+                break
+            note.remove()
+
+
+def render(fig):
+    """A figure as bytes, suffix by suffix ("png", "pdf"), without dates or version stamps: same figure, same bytes."""
+    from matplotlib import rc_context
+
+    found = {}
+    with rc_context(rc()):
+        for _ in range(3):  # the layout settles: whether the figure was shown before it is saved makes no difference
+            fig.draw_without_rendering()
+        for suffix, stamps in (("png", ["Software"]), ("pdf", ["CreationDate", "Producer", "Creator"])):
+            buffer = io.BytesIO()
+            fig.savefig(buffer, format=suffix, metadata=dict.fromkeys(stamps))
+            found[suffix] = buffer.getvalue()
+    return found
+
+
 def rc():
-    """The rcParams of every figure: the column's type size, a faint grid, no top or right spine."""
-    return {
-        "figure.dpi": 150,
-        "savefig.dpi": 200,
-        "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
-        "mathtext.fontset": "dejavusans",
-        "font.size": 8,
-        "axes.titlesize": 8,
-        "axes.labelsize": 8,
-        "legend.fontsize": 7,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "legend.frameon": False,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.linewidth": 0.6,
-        "axes.axisbelow": True,
-        "axes.grid": True,
-        "grid.color": "#e4e4e4",
-        "grid.linewidth": 0.5,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "lines.linewidth": 1.3,
-        "lines.markersize": 3.5,
-        "pdf.fonttype": 42,
-        "svg.hashsalt": "handful",
-    }
+    """The rcParams of every figure, from ``handful.mplstyle``."""
+    from matplotlib import rc_params_from_file
+
+    return rc_params_from_file(HOME / "handful.mplstyle", use_default_template=False)
 
 
 def use_style():

@@ -6,9 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful_papers.claims import Run, judge_all
-from handful_papers.own import trainers
-from handful_papers.own.items.any_trainer import PLAIN, WEIGHED, evidence
-from handful_papers.own.trainers import BASELINES, CHOICE, TRAINERS, baseline, prepare, regression, relative_loss
+from handful_papers.experiment import figure
+from handful_papers.own import any_trainer as trainers
+from handful_papers.own.any_trainer import (
+    BASELINES,
+    CHOICE,
+    PLAIN,
+    TRAINERS,
+    WEIGHED,
+    baseline,
+    evidence,
+    prepare,
+    regression,
+    relative_loss,
+)
 
 NAME = "own/any_trainer"
 DATASETS = [*"abcdef", "new", "newer"]
@@ -40,14 +51,17 @@ def test_the_choice_is_measured_by_the_best_of_the_draws():
 
 @pytest.mark.parametrize(
     ("choice", "safe", "better"),
-    [(0.8, "holds", "holds"), (1.0, "holds", "undecided"), (1.3, "does not hold", "does not hold")],
+    [(0.8, "agrees", "agrees"), (1.0, "agrees", "cannot tell"), (1.3, "disagrees", "disagrees")],
 )
 def test_claims_follow_the_ratio(choice, safe, better):
     run = Run(made_up(choice), {"unseen": ["new", "newer"]}, {}, "laptop")
-    verdicts = {claim["id"].removeprefix("own-trainer-"): claim["verdict"] for claim in judge_all(NAME, run, evidence)}
+    verdicts = {
+        claim["id"].removeprefix("own-trainer-"): claim["verdict"]
+        for claim in judge_all(figure(NAME)["claim"], run, evidence)
+    }
     assert {verdicts[f"{trainer}-safe"] for trainer in TRAINERS} == {safe}
     assert verdicts["unseen"] == better
-    assert verdicts["weights"] == "holds"
+    assert verdicts["weights"] == "agrees"
     if choice != 1.0:  # six trainers at equal loss: one may look better by chance
         assert {verdicts[f"{trainer}-better"] for trainer in TRAINERS} == {better}
 

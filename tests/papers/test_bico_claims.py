@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from handful_papers.bico.items import fig08_networks, tab03_continual
-from handful_papers.claims import Run, judge_all
-from handful_papers.verdicts import FAILS, HOLDS, NOT_TESTED, UNDECIDED
+from handful_papers.bico import fig08_networks, tab03_continual
+from handful_papers.claims import AGREES, CANNOT_TELL, DISAGREES, Run, judge_all
+from handful_papers.experiment import figure
 
 
 def network_rows(*, train_accuracy, lead, noise=0.1, seeds=5):
@@ -24,31 +24,31 @@ def network_rows(*, train_accuracy, lead, noise=0.1, seeds=5):
 
 
 def verdicts(name, evidence, rows, parameters):
-    found = judge_all(f"bico/{name}", Run(rows, parameters, {}, "laptop"), evidence)
+    found = judge_all(figure(f"bico/{name}")["claim"], Run(rows, parameters, {}, "laptop"), evidence)
     return {claim["id"].removeprefix("bico-"): claim["verdict"] for claim in found}
 
 
 @pytest.mark.parametrize(
     ("data", "train_accuracy", "lead", "verdict"),
     [
-        ("cifar10", 99.0, 1.0, HOLDS),
-        ("cifar10", 99.0, -1.0, FAILS),
-        ("cifar10", 51.0, 1.0, NOT_TESTED),
-        ("mnist", 99.0, 1.0, NOT_TESTED),
+        ("cifar10", 99.0, 1.0, AGREES),
+        ("cifar10", 99.0, -1.0, DISAGREES),
+        ("cifar10", 51.0, 1.0, CANNOT_TELL),
+        ("mnist", 99.0, 1.0, CANNOT_TELL),
     ],
 )
 def test_only_a_network_that_fits_rows_of_the_named_data_decides(data, train_accuracy, lead, verdict):
     rows = network_rows(train_accuracy=train_accuracy, lead=lead)
     found = verdicts("fig08_networks", fig08_networks.evidence, rows, {"sets": {"CIFAR-10": {"data": data}}})
     assert found["fig08-above-kmeans-cifar10"] == found["tab01-transfer-above-uniform-cifar10"] == verdict
-    assert {v for claim, v in found.items() if claim.endswith("svhn")} == {NOT_TESTED}
+    assert {v for claim, v in found.items() if claim.endswith("svhn")} == {CANNOT_TELL}
 
 
 def test_a_difference_within_noise_is_neither_held_nor_refuted():
     rows = network_rows(train_accuracy=99.0, lead=0.0)
     found = verdicts("fig08_networks", fig08_networks.evidence, rows, {"sets": {"CIFAR-10": {"data": "cifar10"}}})
-    assert found["tab02-joint-vgg16-cifar10"] == UNDECIDED
-    assert found["tab01-like-forgetting-cifar10"] == HOLDS
+    assert found["tab02-joint-vgg16-cifar10"] == CANNOT_TELL
+    assert found["tab01-like-forgetting-cifar10"] == AGREES
 
 
 def replay_rows(icarl):
@@ -64,11 +64,11 @@ def replay_rows(icarl):
     return pd.DataFrame(rows).assign(val_accuracy=90.0)
 
 
-@pytest.mark.parametrize(("icarl", "verdict"), [(-1.0, HOLDS), (1.0, FAILS)])
+@pytest.mark.parametrize(("icarl", "verdict"), [(-1.0, AGREES), (1.0, DISAGREES)])
 def test_only_our_method_fails_where_another_one_is_above_uniform_sampling_everywhere(icarl, verdict):
     data = {"PMNIST": "mnist", "SMNIST": "mnist", "SCIFAR-10": "cifar10"}
     parameters = {"streams": {s: {"data": d} for s, d in data.items()}, "n_epochs": dict.fromkeys(data, 400)}
     found = verdicts("tab03_continual", tab03_continual.evidence, replay_rows(icarl), parameters)
     assert found["tab03-only"] == verdict
-    assert {found[f"tab03-above-uniform-{s.lower()}"] for s in data} == {HOLDS}
-    assert found["tab03-selection-share"] == HOLDS
+    assert {found[f"tab03-above-uniform-{s.lower()}"] for s in data} == {AGREES}
+    assert found["tab03-selection-share"] == AGREES

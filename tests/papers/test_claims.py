@@ -1,155 +1,270 @@
-"""Declared claims: what a row must have, what the papers' own numbers say of it, and judging again."""
+"""Verdicts: intervals against closed forms, rules that could have come out otherwise, and the schema of a record."""
 
+import copy
 import json
 import math
-import os
-import re
-from collections import Counter
-from functools import cache
-from pathlib import Path
+import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
-from handful_papers import claims as claims_module
-from handful_papers.catalogue import catalogue
-from handful_papers.claims import Claim, Evidence, Run, declared, judge, judge_all, printed_settings, printed_verdict
-from handful_papers.published import published
-from handful_papers.verdicts import FAILS, HOLDS, NOT_TESTED
-
-ROOT = Path(__file__).resolve().parents[2]
-TEXTS = {"bico": "bico.txt", "svm": "svm-coresets.txt", "vrm": "vrm.txt", "vcgmm": "vcgmm.txt"}
-DECLARED = [
-    (paper.key, notebook, claim)
-    for paper in catalogue()
-    for notebook in dict.fromkeys(item.notebook for item in paper.items)
-    for claim in declared(paper.key, notebook)
-]
-
-
-def _claim(**changes):
-    own = dict(id="a", item="Figure 1", text="It works", whose="own", measured="a lead", unit="points", rule="above")
-    return Claim(**own | changes)
-
-
-@cache
-def _text(paper):
-    """A paper's text with single spaces, where it lies beside the checkout."""
-    folder = Path(os.environ.get("HANDFUL_DATA", ROOT / "data")).parent / "papers"
-    if not (folder / TEXTS[paper]).is_file():
-        pytest.skip("the papers' texts are not here")
-    return _plain((folder / TEXTS[paper]).read_text(encoding="utf-8", errors="replace"))  # lines cut through letters
-
-
-def _plain(text):
-    return re.sub(r"\s+", " ", text)
-
-
-def test_ids_are_unique_and_items_exist():
-    counts = Counter(claim.id for _, _, claim in DECLARED)
-    assert [id for id, n in counts.items() if n > 1] == []
-    labels = {(paper.key, item.notebook, item.label) for paper in catalogue() for item in paper.items}
-    assert [c.id for paper, notebook, c in DECLARED if (paper, notebook, c.item) not in labels] == []
-
-
-@pytest.mark.parametrize(("paper", "notebook", "claim"), DECLARED, ids=lambda v: getattr(v, "id", ""))
-def test_the_papers_words_stand_in_its_text(paper, notebook, claim):
-    if claim.whose == "own" and not claim.quote:
-        return
-    assert _plain(claim.quote) in _text(paper), claim.quote
-
-
-@pytest.mark.parametrize(
-    ("paper", "notebook", "claim"), [c for c in DECLARED if c[2].printed], ids=lambda v: getattr(v, "id", "")
+from handful_papers import site
+from handful_papers.claims import (
+    AGREES,
+    CANNOT_TELL,
+    DATA,
+    DISAGREES,
+    NOISE,
+    SIZE,
+    Claim,
+    Evidence,
+    Run,
+    decide,
+    judge,
+    judge_all,
+    paired_differences,
+    read_record,
 )
-def test_the_papers_own_numbers_pass_the_rule_or_the_claim_says_that_they_do_not(paper, notebook, claim):
-    assert printed_verdict(claim, paper) == claim.printed_verdict
+from handful_papers.experiment import figure, level, names, ours_text, reductions
+from handful_papers.published import printed_settings, published
+from handful_papers.run import FIGURES, judge_again, plan, records, stale
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+NOISY = np.array([0.9, 1.1, 1.4, 0.6, 1.0])
+CLAIM = dict(id="x", text="t", measured="m", unit="points", quote="q", where="Section 1", rule={"above": 0.0})
+RUN = Run(None, {}, {}, "laptop")
+
+
+def verdict(settings, **rule):
+    return decide({s: np.asarray(v, float) for s, v in settings.items()}, **rule)[:2]
+
+
+def test_the_interval_is_students_and_the_verdict_reads_it():
+    _, _, effect, low, high, why = decide({"": NOISY}, above=0.5)
+    expected = stats.t.interval(0.95, 4, loc=NOISY.mean(), scale=stats.sem(NOISY))
+    assert (effect, low, high) == pytest.approx((NOISY.mean(), *expected))
+    assert why == "mean 1 [0.638, 1.362]; claimed: above 0.5"
+    assert verdict({"": NOISY}, above=0.5) == (AGREES, "")
+    assert verdict({"": NOISY}, above=0.9) == (CANNOT_TELL, NOISE)
+    assert verdict({"": NOISY}, above=1.5) == (DISAGREES, "")
+    assert verdict({"": NOISY}, below=1.5) == (AGREES, "")
+    assert verdict({"": NOISY}, above=0.5, below=1.2) == (CANNOT_TELL, NOISE)
+    assert verdict({"": NOISY}, above=0.5, below=1.5) == (AGREES, "")
+    assert verdict({"": NOISY}, above=2, below=3) == (DISAGREES, "")
+
+
+def test_one_seed_and_no_difference_tell_nothing():
+    assert verdict({"": [3.0]}, above=0) == (CANNOT_TELL, NOISE)
+    assert verdict({"": [0.0, 0.0]}, above=0) == (CANNOT_TELL, NOISE)
+    assert verdict({"": [0.0, 0.0]}, above=0, exact=True) == (AGREES, "")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="least")])
+def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
+    drawn = [verdict({"": rng.normal(size=5)}, **rule)[0] for _ in range(2000)]
+    for one in (AGREES, DISAGREES):
+        assert abs(drawn.count(one) / 2000 - 0.025) < 4 * math.sqrt(0.025 * 0.975 / 2000)
+
+
+def test_a_least_setting_is_not_taken_for_noise_because_it_was_picked(rng):
+    picked = [
+        verdict({i: row for i, row in enumerate(rng.normal(size=(20, 5)))}, below=0, over="least") for _ in range(400)
+    ]
+    assert picked.count((AGREES, "")) / 400 < 0.025 + 4 * math.sqrt(0.025 / 400)
+
+
+def test_settings_are_averaged_seed_by_seed_and_those_that_lean_the_other_way_are_named():
+    shared = np.array([2.0, -1.0, 0.5])  # of the seeds, alike in both settings: it cancels in neither
+    settings = {"a": 3 + shared, "b": -1 - shared}
+    found = decide(settings, above=0)
+    assert found[:3] == (AGREES, "", 1.0)
+    assert found[5].endswith("the other way: b")
+    assert verdict(settings, above=0, over="least") != (AGREES, "")
+    assert verdict({"a": NOISY, "b": NOISY[:3]}, above=0)[0] == AGREES  # of unequal seeds: Welch and Satterthwaite
+    assert decide(settings, above=0, over="greatest")[2] == pytest.approx(3.5)
+
+
+def test_overlapping_splits_widen_the_interval_as_nadeau_and_bengio_say():
+    widths = [np.diff(decide({"": NOISY}, above=0, overlap=o)[3:5])[0] for o in (0, 1 / 9)]
+    assert widths[1] / widths[0] == pytest.approx(math.sqrt((1 / 5 + 1 / 9) / (1 / 5)))
+
+
+def test_ratios_are_averaged_as_logarithms_cases_counted_and_theorems_compared_without_noise():
+    assert decide({"": [2.0, 8.0]}, above=1, scale="log")[2] == pytest.approx(4)
+    with pytest.raises(ValueError, match="ratios above 0"):
+        decide({"": [1.0, 0.0]}, above=1, scale="log")
+    ones = np.r_[np.ones(9), 0]
+    expected = stats.binomtest(9, 10).proportion_ci(0.95)
+    assert decide({"": ones}, above=0.5, over="cases")[2:5] == pytest.approx((0.9, *expected))
+    with pytest.raises(ValueError, match="0 or 1"):
+        decide({"": NOISY}, above=0.5, over="cases")
+    assert verdict({"": [1.0, 2.0 - 1e-9]}, above=1, over="each") == (AGREES, "")
+    assert verdict({"": [1 - 1e-9]}, above=1, over="each", tol=1e-6) == (AGREES, "")
+    assert verdict({"": [1 - 1e-3]}, above=1, over="each", tol=1e-6) == (DISAGREES, "")
+    with pytest.raises(ValueError, match="finite"):
+        decide({"": [1.0, math.nan]}, above=0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("claim", "evidence", "reason", "why"),
     [
-        ({"whose": "theirs"}, "whose must be one of paper, own"),
-        ({"rule": "surely"}, "rule must be one of"),
-        ({"show": "best"}, "show must be one of"),
-        ({"whose": "paper"}, "needs its words"),
-        ({"measured": ""}, "say in `measured`"),
-        ({"unit": ""}, "say in `unit`"),
+        (
+            dict(needs={"rows": 100}),
+            Evidence({"": NOISY}, facts={"rows": 99}),
+            SIZE,
+            "needs rows of at least 100, got 99",
+        ),
+        (dict(needs={"rows": 100}), NOISY, SIZE, "not told by the run"),
+        (
+            dict(needs={"data": ["svhn"]}),
+            Evidence({"": NOISY}, facts={"data": "mnist"}),
+            DATA,
+            "needs data svhn, got mnist",
+        ),
+        (dict(needs={"seeds": 6}), NOISY, SIZE, "got 5"),
+        (dict(on=["song"]), NOISY, DATA, "song, which the run did not take"),
+        ({}, Evidence(lacks="nothing was run", reason=DATA), DATA, "nothing was run"),
     ],
 )
-def test_a_claim_that_lacks_something_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        _claim(**changes)
+def test_what_a_run_lacks_is_no_verdict_and_its_reason_is_said(claim, evidence, reason, why):
+    judged = judge(Claim(**CLAIM | claim), evidence, RUN)
+    assert (judged["verdict"], judged["reason"]) == (CANNOT_TELL, reason)
+    assert why in judged["why"]
 
 
-def test_a_run_that_lacks_what_a_claim_needs_does_not_test_it():
-    claim = _claim(needs={"train_accuracy": 95, "network": ["wrn-16-4"], "seeds": 3})
-    facts = {"train_accuracy": 97.0, "network": "wrn-16-4"}
-    assert judge(claim, [1.0, 1.1, 0.9], facts)["verdict"] == HOLDS
-    for less in ({"train_accuracy": 51.0}, {"network": "wrn-10-1"}, {"train_accuracy": None}):
-        judged = judge(claim, [1.0, 1.1, 0.9], facts | less)
-        assert judged["verdict"] == NOT_TESTED
-        assert judged["why"].startswith("needs ")
-        assert judged["ours"] == pytest.approx(1.0)  # the number is shown all the same
-    assert judge(claim, [1.0, 1.1], facts)["verdict"] == NOT_TESTED
-    assert judge(claim, Evidence(lacks="no GPU"), facts)["why"] == "no GPU"
-    own = Evidence({"": [1.0, 1.1, 0.9]}, facts={"train_accuracy": 20})
-    assert judge(claim, own, facts)["verdict"] == NOT_TESTED
+def test_claims_and_evidence_match_one_to_one_and_a_claim_says_all_that_it_must():
+    claim = Claim(**CLAIM)
+    assert judge_all([claim], RUN, lambda run: {"x": NOISY})[0]["verdict"] == AGREES
+    for claims, ids in (([claim], "y"), ([claim], ""), ([claim, claim], "x")):
+        with pytest.raises(ValueError, match="an id stands once"):
+            judge_all(claims, RUN, lambda run, ids=ids: {i: NOISY for i in ids})
+    for wrong in (dict(quote=""), dict(unit=""), dict(rule={"over": "mean"}), dict(whose="theirs"), dict(kind="odd")):
+        with pytest.raises(ValueError, match="claim x"):
+            Claim(**CLAIM | wrong)
 
 
-def test_the_number_shown_is_the_mean_or_an_end_of_the_settings():
-    settings = {"x": [1.0, 3.0], "y": [5.0, 7.0]}
-    assert judge(_claim(), settings, {})["ours"] == 4.0
-    assert judge(_claim(show="least"), settings, {})["ours"] == 2.0
-    assert judge(_claim(show="greatest"), settings, {})["ours"] == 6.0
-    assert judge(_claim(), settings, {})["spread"] == pytest.approx(2**0.5)
-    assert judge(_claim(), Evidence(settings, shown="4 of 5"), {})["ours"] == "4 of 5"
+def test_differences_are_paired_by_seed_or_refused():
+    import pandas as pd
+
+    rows = pd.DataFrame({"method": list("aabb"), "m": 5, "seed": [0, 1, 1, 0], "y": [1.0, 2.0, 5.0, 3.0]})
+    assert paired_differences(rows, a="b", b="a", value="y", by="m")["a", 5].tolist() == [2, 3]
+    worse = paired_differences(rows, a="b", b="a", value="y", by="m", higher_is_better=False)
+    assert worse["a", 5].tolist() == [-2, -3]
+    for part, message in ((rows[:3], "a value is missing"), (pd.concat([rows, rows]), "more than one row")):
+        with pytest.raises(ValueError, match=message):
+            paired_differences(part, a="b", b="a", value="y", by="m")
+    with pytest.raises(ValueError, match="no rows for 'c'"):
+        paired_differences(rows, a="b", b="c", value="y", by="m")
 
 
-def test_ratios_are_shown_by_their_geometric_mean():
-    claim = _claim(numbers={"limit": 1.0, "scale": "log"})
-    found = judge(claim, {"x": [0.25, 4.0], "y": [1.0, 1.0]}, {})
-    assert found["ours"] == pytest.approx(1)
-    assert found["spread"] == pytest.approx(math.log(4) / 2**0.5)  # to first order: that of half the logarithms
+# --- what is declared and what is on record
+
+CLAIMS = [(name, claim) for name in names() for claim in figure(name)["claim"]]
 
 
-@pytest.mark.parametrize("numbers", [{}, {"scale": "log", "limit": 1}], ids=["differences", "ratios"])
-def test_a_record_says_the_same_where_another_processor_rounds_otherwise(numbers):
-    values = np.array([0.1, 0.3, 0.7]) / 3
-    assert judge(_claim(numbers=numbers), values, {}) == judge(_claim(numbers=numbers), values * (1 + 1e-15), {})
+def test_no_claim_stands_twice_and_each_belongs_to_an_item():
+    ids = [claim.id for _, claim in CLAIMS]
+    assert len(ids) == len(set(ids))
+    assert [c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}] == []
 
 
-def test_a_difference_below_rounding_is_zero_and_a_small_ratio_is_none():
-    assert judge(_claim(), [-9.9e-16, -1.2e-15], {})["settings"] == {"": [0.0, 0.0]}
-    assert judge(_claim(numbers={"scale": "log", "limit": 1}), [1e-15, 3e-15], {})["settings"] == {"": [1e-15, 3e-15]}
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c.printed], ids=lambda x: getattr(x, "id", "")
+)
+def test_the_papers_own_numbers_pass_the_rule_or_the_claim_says_that_they_do_not(name, claim):
+    settings = printed_settings(claim.printed, name.split("/")[0])
+    assert decide(settings, **claim.rule)[0] == claim.printed_verdict
 
 
-def test_evidence_and_claims_match_one_to_one(monkeypatch):
-    monkeypatch.setattr(claims_module, "declared", lambda paper, notebook: [_claim(), _claim(id="b")])
-    run = Run(pd.DataFrame(), {}, {}, "quick")
-    with pytest.raises(ValueError, match=r"no evidence for \['b'\], no claim for \['c'\]"):
-        judge_all("bico/x", run, lambda run: {"a": [1.0, 2.0], "c": [1.0, 2.0]})
-    found = judge_all("bico/x", run, lambda run: {"b": [1.0, 1.1], "a": [-1.0, -1.1]})
-    assert [c["verdict"] for c in found] == [FAILS, HOLDS]
-    assert json.loads(json.dumps(found)) == found
+def test_printed_numbers_are_read_with_units_bounds_and_spread():
+    table = published("bico", "Table 3")
+    assert {"value", "sd", "unit", "bound"} <= set(table)
+    assert table.value.dtype == float
+    with pytest.raises(KeyError, match="prints no numbers in 'Table 99'"):
+        published("bico", "Table 99")
 
 
-def test_printed_numbers_become_the_same_comparison():
-    table = published("bico", "Table 3").set_index(["row", "column"]).value
-    found = printed_settings({"item": "Table 3", "a": "BiCo", "b": "Uniform sampling", "n": 5}, "bico")
-    for (a, b, column), summary in found.items():
-        assert summary.mean == pytest.approx(table[a, column] - table[b, column])
-        assert summary.n == 5
-    assert len(found) == 3
+def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow_from_their_rows(tmp_path):
+    found, refused = records()
+    assert refused == []
+    assert [r["item"] for _, r in found if stale(r, plan(r["profile"], [r["item"]])[0]) or r["dirty"]] == []
+    for path, record in found:
+        for file in path.parent.glob(f"{path.stem}*"):
+            shutil.copy(file, tmp_path / file.name) if file.suffix != ".pdf" else None
+        copied = tmp_path / path.parent.name / path.name
+        copied.parent.mkdir(exist_ok=True)
+        for file in tmp_path.glob("*.*"):
+            shutil.move(file, copied.parent / file.name)
+        assert not judge_again(copied), f"{record['item']}: handful report --judge"
 
 
-def test_printed_numbers_are_compared_within_a_column_or_within_a_row():
-    rows = {"item": "Table 1", "a": "BiCo", "b": "Uniform", "columns": ["SVHN/VGG16"], "n": 5}
-    [gap] = printed_settings(rows, "bico").values()
-    assert (gap.mean, gap.sd, gap.n) == pytest.approx((95.43 - 94.24, np.hypot(0.15, 0.26), 5))
-    columns = {"item": "Table 2", "a": ["SVHN/VGG16"], "against": "BiCo WRN", "n": 5}
-    [gap] = printed_settings(columns, "bico").values()
-    assert (gap.mean, gap.sd) == pytest.approx((95.75 - 95.43, np.hypot(0.14, 0.15)))
-    times = {"item": "Table 8 (right)", "a": "Coreset 100", "against": "SCNN", "ratio": True}
-    [ratio] = printed_settings(times, "bico").values()
-    assert ratio.mean == pytest.approx(31.0 / 29.8)
+def _leaves(value, path=()):
+    if isinstance(value, (dict, list)) and value:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, (*path, key))
+    yield path
+
+
+EXAMPLE = FIGURES / "laptop" / "bico" / "fig13_merge_reduce.json"
+PATHS = [p for p in _leaves(json.loads(EXAMPLE.read_text())) if p]
+
+
+@given(path=st.sampled_from(PATHS), value=st.sampled_from([None, True, -1, "odd", [], {}, math.inf, "drop"]))
+def test_a_record_mutated_anywhere_is_refused_by_name_or_shown(tmp_path_factory, path, value):
+    folder = tmp_path_factory.mktemp("records")
+    paper = folder / "laptop" / "bico"
+    paper.mkdir(parents=True)
+    for file in EXAMPLE.parent.glob(f"{EXAMPLE.stem}*.*"):
+        shutil.copy(file, paper)
+    record = copy.deepcopy(json.loads(EXAMPLE.read_text()))
+    *way, last = path
+    part = record
+    for key in way:
+        part = part[key]
+    if value == "drop":
+        del part[last]
+    else:
+        part[last] = value
+    target = paper / EXAMPLE.name
+    target.write_text(json.dumps(record))
+    try:
+        read_record(target)
+    except ValueError as error:
+        refused = str(error)
+    else:
+        refused = str(target)
+    assert str(target) in refused
+    assert "of 41 figures on record" in site.terminal(figures=folder)
+    shutil.rmtree(folder)
+
+
+def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():
+    parameters = plan("laptop", ["fig06"])[0].parameters | {"n_jobs": 7, "show": "another"}
+    told = reductions("bico/fig06_binary_logistic", parameters)
+    assert "n_seeds = 5 instead of 10" in told
+    assert not any("n_jobs" in sentence or "show" in sentence for sentence in told)
+    told = reductions("bico/tab03_continual", plan("laptop", ["tab03"])[0].parameters)
+    assert "n_epochs.SMNIST = 100 instead of 400" in told
+
+
+def test_the_level_of_data_is_that_of_the_lowest_set():
+    sha = {"sha256": "x"}
+    assert level({"phishing": sha}, ["phishing"])["kind"] == "the paper's"
+    assert level({"phishing": sha, "covtype_subset": sha}, ["phishing", "covtype"])["text"] == "part: 16 % of Covertype"
+    assert level({"mnist": sha | {"rows": 35000}}, ["mnist"])["text"] == "part: 50 % of MNIST"
+    assert level({"mnist": sha | {"instead_of": "SVHN"}}, ["svhn"])["text"] == "stand-in: MNIST for SVHN"
+    assert level({"made": {"sha256": None}}, [])["kind"] == "generated"
+    assert level({"digits": sha}, [])["kind"] == "stand-in"
+
+
+def test_a_number_is_shown_with_its_interval_and_unit():
+    judged = judge(Claim(**CLAIM), NOISY, RUN)
+    assert ours_text(judged) == "1 [0.638, 1.362] points"
+    assert ours_text(judge(Claim(**CLAIM), Evidence({"": NOISY}, shown="a tenth"), RUN)) == "a tenth"
+    assert ours_text(judge(Claim(**CLAIM), Evidence(lacks="no run"), RUN)) == "–"

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets  # noqa: E402
 from handful_papers.bico.image_networks import image_network, shift_and_flip  # noqa: E402 (needs torch)
-from handful_papers.bico.network_coresets import CURVES, METHODS, NetworkCoresets  # noqa: E402
 
 
 @pytest.mark.parametrize(

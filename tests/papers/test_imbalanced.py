@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful_papers.own import imbalanced
+from handful_papers.own import imbalanced_classes as imbalanced
 
 
 def _row_means(method, y, values, n_draws=400):

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import MergeReduce, UniformCoreset
-from handful_papers.bico.items.fig13_merge_reduce import evidence
-from handful_papers.bico.merge_reduce import algorithm_3, draw, record_run
+from handful_papers.bico.fig13_merge_reduce import algorithm_3, draw, evidence, record_run
 from handful_papers.claims import Run, judge_all
+from handful_papers.experiment import figure
 from matplotlib.figure import Figure
 
 
@@ -57,7 +57,7 @@ def test_the_drawing_names_every_coreset_and_shades_those_held():
 
 def judged(rows):
     parameters = dict(n_steps=7, slots=3, slot_size=2)
-    claims = judge_all("bico/fig13_merge_reduce", Run(rows, parameters, {}, "quick"), evidence)
+    claims = judge_all(figure("bico/fig13_merge_reduce")["claim"], Run(rows, parameters, {}, "quick"), evidence)
     return {claim["id"].removeprefix("bico-fig13-"): claim["verdict"] for claim in claims}
 
 
@@ -65,7 +65,7 @@ def test_the_claims_hold_for_the_tree_of_the_figure_and_fail_for_another():
     names = ["C1", "C2", "C3", "C4", "C12", "C5", "C34", "C6", "C56", "C7", "C1234"]
     steps = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
     tree = pd.DataFrame(dict(seed=0, step=steps, coreset=names, weight=[len(n) - 1 for n in names], points=2))
-    assert set(judged(tree).values()) == {"holds"}
+    assert set(judged(tree).values()) == {"agrees"}
     other = tree.assign(coreset=tree.coreset.replace("C12", "C23"))  # the wrong pair was merged
-    assert judged(other)["coresets"] == judged(other)["rule"] == "does not hold"
-    assert judged(tree[tree.coreset != "C12"])["memory"] == "does not hold"  # none was: a fourth slot at step 4
+    assert judged(other)["coresets"] == judged(other)["rule"] == "disagrees"
+    assert judged(tree[tree.coreset != "C12"])["memory"] == "disagrees"  # none was: a fourth slot at step 4

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from handful_papers.claims import AGREES, decide
 from handful_papers.svm.comparisons import FLOOR, geometric_mean, jackknifed_ratio, overheads, ratios, shown_ratio
-from handful_papers.verdicts import HOLDS, RULES
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_equal_arms_hold_in_at_most_five_percent_of_the_cases(rng):
     held = 0
     for _ in range(trials):
         a, b = np.exp(1.0 * rng.normal(size=(2, n)))  # errors over trials are skewed about as much
-        held += RULES["above"]({"": jackknifed_ratio(a, b)}, limit=1, scale="log") == HOLDS
+        held += decide({"": jackknifed_ratio(a, b)}, above=1, scale="log")[0] == AGREES
     assert held / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
 
 

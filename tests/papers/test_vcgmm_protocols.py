@@ -15,7 +15,7 @@ from handful_papers.vcgmm.arms import (
 )
 from handful_papers.vcgmm.data import clustering_problem, cut_patches, patch_file
 from handful_papers.vcgmm.lloyd import bound, lloyd
-from handful_papers.vcgmm.mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
+from handful_papers.vcgmm.own_mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
 from handful_papers.vcgmm.scaling import draw_coreset, exponents, many_clusters, measure
 from handful_papers.vcgmm.tables import (
     against_printed,

@@ -2,8 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful.sampling.full_information import mixture_cost
-from handful_papers.vrm import cartpole, replay
-from handful_papers.vrm.kmeans import METHODS, loss, run, split, start
+from handful_papers.vrm import cartpole
+from handful_papers.vrm import fig04_prioritised_replay as replay
+from handful_papers.vrm.fig03_minibatch_kmeans import METHODS, loss, run, split, start
+from handful_papers.vrm.fig04_prioritised_replay import ARMS, COMPONENTS, arm_rows, early_weights
 from handful_papers.vrm.regression import (
     LEAN,
     blobs_run,
@@ -15,14 +17,13 @@ from handful_papers.vrm.regression import (
     steps_to_accuracy,
     steps_to_reach,
 )
-from handful_papers.vrm.regret import (
+from handful_papers.vrm.regret_exponents import (
     best_in_hindsight,
     fitted_exponent,
     problem,
     regret,
     theorem_4_bound,
 )
-from handful_papers.vrm.replay import ARMS, COMPONENTS, arm_rows, early_weights
 
 
 def test_blobs_lie_in_a_row_three_of_each_class():

@@ -1,7 +1,10 @@
 """Recordings for active learning (Section 5.5): pool and test set as spectrograms, with presampled augmentations."""
 
+import hashlib
+import inspect
 import json
 import os
+import sys
 import tempfile
 import warnings
 from dataclasses import dataclass, field
@@ -11,12 +14,11 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
+from handful.active import audio
 from handful.data import MissingDataError, data_folder, load
 from handful.proxies import CNTK, RBF, Nystrom
 
-from handful_papers.bico import audio
 from handful_papers.bico.tones import spoken_tones
-from handful_papers.fingerprint import code_fingerprint
 
 TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number
 NOISE_SEGMENTS = 100
@@ -52,11 +54,13 @@ class Recordings:
 
 
 def cache_folder():
-    """Where spectrograms and kernel rows are kept: in the data folder, under a hash of the code that makes them.
+    """Where spectrograms and kernel rows are kept: in the data folder, under a hash of the modules that make them.
 
     Changed code never finds what earlier code left; folders of earlier code may be deleted.
     """
-    return data_folder() / "cache" / "active" / code_fingerprint(prepare)[:16]
+    modules = sorted({__name__, *(made.__module__ for made in (CNTK, RBF, Nystrom)), audio.__name__})
+    source = "".join(inspect.getsource(sys.modules[name]) for name in modules)
+    return data_folder() / "cache" / "active" / hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def recordings(dataset, n_copies, generated):

@@ -3,11 +3,21 @@
 import numpy as np
 import pandas as pd
 
-from handful_papers.bico.looks import METHODS, TABLE_3
-from handful_papers.looks import BLACK, EXTENSION, REPRODUCED
+from handful_papers.bico import METHODS
 from handful_papers.published import published
+from handful_papers.style import BLACK, EXTENSION, REPRODUCED
 
-PRINTED_METHODS = {**TABLE_3, "uniform": "Uniform sampling", "bico": "BiCo"}  # method -> its row in Table 3
+_TABLE_3 = (
+    "no replay",
+    *(f"kmeans {of}" for of in ("features", "embeddings", "gradients")),
+    *(f"kcenter {of}" for of in ("features", "embeddings", "gradients")),
+    *("gradient matching", "max entropy", "hardest", "frcl", "icarl"),
+)
+PRINTED_METHODS = {
+    **{m: METHODS[m]["label"] for m in _TABLE_3},
+    "uniform": "Uniform sampling",
+    "bico": "BiCo",
+}  # method -> its row in Table 3
 PRINTED = dict(fmt="o", mfc="none", color=BLACK, ms=3.5, lw=0.7, label="the paper's", zorder=1.8)
 
 

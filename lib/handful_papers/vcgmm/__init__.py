@@ -2,3 +2,7 @@
 
 Protocols, items and claims, published numbers, looks of its methods.
 """
+
+from handful_papers.style import methods
+
+METHODS = methods("vcgmm")

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from handful_papers.legible import label_points
 from handful_papers.published import published
-from handful_papers.style import figure, legend_below, panels
-from handful_papers.vcgmm.looks import METHODS
+from handful_papers.style import figure, label_points, legend_below, panels
+from handful_papers.vcgmm import METHODS
 
 BASELINE = "kmeans++"
 KEYS = ["dataset", "clusters", "method", "setting", "size"]

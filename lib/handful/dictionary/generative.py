@@ -1,0 +1,197 @@
+"""Recovery with a generative model (Bora et al. 2017), such as a small variational autoencoder."""
+
+import numpy as np
+
+from handful.checks import ConvergenceError, check_integer, check_number
+from handful.dictionary.recovery import Recovery
+
+try:
+    import torch
+    from torch import nn
+    from torch.func import jacfwd, vmap
+
+    from handful.torch_training import train_epochs
+except ImportError as error:
+    raise ImportError("recovery with a generative model needs torch: pip install torch.") from error
+
+
+class VAE(nn.Module):
+    """A variational autoencoder of rows in [0, 1] (Kingma and Welling 2014): one hidden layer on either side.
+
+    Parameters
+    ----------
+    d : int, length of a row
+    latent : int, length of a code. The paper: 20
+    hidden : int
+    """
+
+    def __init__(self, d, *, latent=20, hidden=400):
+        super().__init__()
+        self.latent = latent
+        self.encoder = nn.Sequential(nn.Linear(d, hidden), nn.Tanh(), nn.Linear(hidden, 2 * latent))
+        self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.Tanh(), nn.Linear(hidden, d))
+
+    def forward(self, z):
+        """The rows, shape (n, d), in [0, 1], that codes z, shape (n, latent), stand for."""
+        return torch.sigmoid(self.decoder(z))
+
+    def loss(self, X, rng=None):
+        """Negative evidence lower bound, in nats per row, with one draw of the codes."""
+        mean, log_variance = self.encoder(X).chunk(2, dim=1)
+        noise = torch.randn(mean.shape, generator=rng, dtype=mean.dtype)
+        logits = self.decoder(mean + noise * torch.exp(log_variance / 2))
+        missed = nn.functional.binary_cross_entropy_with_logits(logits, X, reduction="none").sum(1)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
+        return (missed + divergence).mean()
+
+
+def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning_rate=1e-3, rng):
+    """A `VAE` trained on the rows of `X` with Adam.
+
+    Parameters
+    ----------
+    X : array, shape (n, d), values in [0, 1]
+    latent, hidden : int, as in `VAE`
+    n_epochs, batch_size, learning_rate : passes over the rows, rows in a minibatch, and of Adam
+    rng : torch.Generator on the CPU; draws the first weights, the order of the rows and the noise of the codes
+
+    Returns
+    -------
+    VAE, its parameters without gradients
+
+    Raises
+    ------
+    ValueError
+        for values outside [0, 1]
+    ConvergenceError
+        if training diverges
+    """
+    for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
+        check_integer(name, value)
+    check_number("learning_rate", learning_rate, above=0, most=1e8)
+    if not isinstance(rng, torch.Generator):
+        raise TypeError(f"rng must be a torch.Generator, such as torch.Generator().manual_seed(0); got {rng!r}.")
+    X = torch.as_tensor(np.asarray(X, dtype=np.float32))
+    if X.ndim != 2 or not len(X) or not (float(X.min()) >= 0 and float(X.max()) <= 1):
+        raise ValueError(f"X must have rows of values between 0 and 1 to train a VAE on, got shape {tuple(X.shape)}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(rng.get_state())  # layers draw their weights from the global generator only
+        model = VAE(X.shape[1], latent=latent, hidden=hidden)
+    options = dict(n_epochs=n_epochs, batch_size=batch_size, learning_rate=learning_rate, rng=rng)
+    train_epochs(lambda rows: model.loss(X[rows], rng), model.parameters(), len(X), **options)
+    return model.requires_grad_(False).eval()
+
+
+class Generative(Recovery):
+    """Recovery among the signals of a generator (Section 4.5): ``R(y)`` is 0 if ``y = G(z)`` for a z, else infinite.
+
+    Minimises ``|A (x - G(z))|^2 + l2 |z|^2`` over z by damped Gauss-Newton steps (Levenberg and Marquardt), with a
+    damping for each signal, from z = 0 or the codes of an earlier call. The scores take the Gauss-Newton Hessian of
+    each signal. Choose measurements for it with ``rule="linear"`` (see `MeasurementSelector`).
+
+    Parameters
+    ----------
+    generator : torch.nn.Module that maps codes, shape (n, p), smoothly to signals, shape (n, d); for example a `VAE`
+    latent : int, the length p of a code; None: the `latent` of the generator
+    l2 : float, strength of the penalty on the codes; the paper: 0.01
+    max_iter : int, most Gauss-Newton steps
+    tol : float; a signal is done when a step lowers its objective by no more than this share
+    """
+
+    def __init__(self, generator, *, latent=None, l2=0.01, max_iter=30, tol=1e-3):
+        self.generator = generator
+        self.latent = latent
+        self.l2 = l2
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def check(self):
+        """ValueError if an option is out of range."""
+        check_number("l2", self.l2, above=0, most=1e8, of=self, why="few measurements leave a code undetermined")
+        check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
+        check_integer("max_iter", self.max_iter, of=self)
+        if self.latent is not None:
+            check_integer("latent", self.latent, of=self)
+
+    @torch.no_grad()
+    def recover(self, A, measured, state=None):
+        """Estimates, shape (n, d), and codes, a tensor of shape (n, p); see `Recovery`."""
+        A, measured = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured))
+        start = torch.zeros((len(measured), self._latent()), dtype=A.dtype) if state is None else state
+        codes = self._descend(A, measured, start)
+        return self.generator(codes).numpy(), codes
+
+    @torch.no_grad()
+    def scores(self, A, atoms, errors, state, *, quadratic):
+        """Scores, shape (m,); see `Recovery`."""
+        A, atoms, errors = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, atoms, errors))
+        _, jacobian = self._linearised(state)
+        total = torch.zeros(len(atoms), dtype=torch.float64)
+        roots, _ = self._factor(A, jacobian)
+        for J, root, e in zip(jacobian, roots, errors):
+            half = torch.linalg.solve_triangular(root, J.T, upper=False)  # B^-1 is half^T half: (p, d)
+            pull = atoms @ e
+            slope = 2 * pull * (atoms @ (half.T @ (half @ e)))
+            if quadratic:
+                towards = half @ atoms.T
+                leverage = 1 + towards.square().sum(0)
+                moved = (towards * ((half @ half.T) @ towards)).sum(0)
+                slope = slope / leverage - moved * (pull / leverage).square()
+            total += slope
+        return total.numpy()
+
+    def _dtype(self):
+        return next(self.generator.parameters()).dtype
+
+    def _latent(self):
+        if self.latent is None and not hasattr(self.generator, "latent"):
+            raise ValueError("latent must say how many numbers the generator takes, as it has no attribute `latent`.")
+        return self.generator.latent if self.latent is None else self.latent
+
+    def _linearised(self, codes):
+        """Signals (n, d) and Jacobians (n, d, p) of the generator."""
+
+        def one(z):
+            x = self.generator(z[None])[0]
+            return x, x
+
+        jacobian, signals = vmap(jacfwd(one, has_aux=True))(codes)
+        return signals, jacobian
+
+    def _factor(self, A, jacobian, damping=None):
+        """Cholesky factors (n, p, p) of J^T A^T A J + l2 (+ damping), and A J."""
+        seen = A @ jacobian
+        inner = seen.mT @ seen
+        diagonal = inner.diagonal(dim1=1, dim2=2)
+        diagonal += self.l2 if damping is None else self.l2 + damping[:, None]
+        root, failed = torch.linalg.cholesky_ex(inner)
+        if failed.any():
+            raise ConvergenceError(
+                f"the codes are not determined at l2={self.l2:g}, in {inner.dtype}: raise l2, or scale X."
+            )
+        return root, seen
+
+    def _objective(self, A, measured, codes, signals):
+        return (measured - signals @ A.T).square().sum(1) + self.l2 * codes.square().sum(1)
+
+    def _descend(self, A, measured, codes):
+        codes = codes.clone()
+        objective = self._objective(A, measured, codes, self.generator(codes))
+        damping = torch.full((len(codes),), float(self.l2), dtype=codes.dtype)
+        going = torch.arange(len(codes))  # the signals that are not done
+        for _ in range(self.max_iter):
+            if not len(going):
+                break
+            z, b = codes[going], measured[going]
+            signals, jacobian = self._linearised(z)
+            root, seen = self._factor(A, jacobian, damping[going])
+            slope = (seen.mT @ (b - signals @ A.T)[:, :, None])[:, :, 0] - self.l2 * z
+            tried = z + torch.cholesky_solve(slope[:, :, None], root)[:, :, 0]
+            before, found = objective[going], self._objective(A, b, tried, self.generator(tried))
+            better = found < before
+            codes[going] = torch.where(better[:, None], tried, z)
+            objective[going] = torch.where(better, found, before)
+            damping[going] = torch.where(better, damping[going] / 4, damping[going] * 8)
+            rests = torch.where(better, before - found <= self.tol * before, damping[going] > 1e6)
+            going = going[~rests]
+        return codes

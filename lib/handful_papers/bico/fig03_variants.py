@@ -1,0 +1,36 @@
+"""Which numbers decide the claims of Figure 3."""
+
+from handful_papers.claims import Evidence, paired_differences
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows = run.rows.assign(percent=run.rows.share.round().astype(int))
+    smallest = int(rows.batch_size.min())  # the batch whose share of the rows is nearest to the paper's
+    rows = rows[rows.batch_size.isna() | (rows.batch_size == smallest)]
+    n = int(rows.loc[rows.method == "full", "size"].max())
+    facts = {"rows": n, "batches_in_a_quarter": n // (4 * smallest)}
+    found = {
+        "bico-fig03-batches-agree": _lead(rows, "bico batches", "bico", rows.percent >= 25),
+        "bico-fig03-batches-behind": _lead(rows, "bico", "bico batches", rows.percent < 25),
+        "bico-fig03-elimination-initially": _over_full(rows, "bico elimination", rows.percent == 90),
+        "bico-fig03-elimination-uniform": _lead(rows, "uniform", "bico elimination", rows.percent < 90),
+        "bico-fig03-weighted-8": _over_full(rows, "bico regularised", rows.percent == 8),
+        "bico-fig03-below-full-bico": _over_full(rows, "bico", rows.percent.between(33, 90)),
+        "bico-fig03-below-full-bico-batches": _over_full(rows, "bico batches", rows.percent.between(33, 90)),
+    }
+    lacks = "the run has no coreset of this size by this method"
+    return {id: Evidence(values, facts=facts, lacks="" if values else lacks) for id, values in found.items()}
+
+
+def _lead(rows, a, b, sizes):
+    rows = rows[sizes & rows.method.isin([a, b])]
+    return paired_differences(rows, a=a, b=b, value="test_accuracy", by="percent")
+
+
+def _over_full(rows, method, sizes):
+    """Accuracy of a method minus that of all rows: size -> points, one a seed."""
+    full = rows[rows.method == "full"].set_index("seed").test_accuracy
+    mine = rows[sizes & (rows.method == method)].set_index("seed")
+    gaps = mine.test_accuracy - full.reindex(mine.index)
+    return {percent: gap.to_numpy() for percent, gap in gaps.groupby(mine.percent)}

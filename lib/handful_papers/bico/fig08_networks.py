@@ -1,0 +1,217 @@
+"""Coresets for image networks, and what other networks make of them (Section 5.2.3 of the bilevel paper)."""
+
+import time
+
+import numpy as np
+import torch
+from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset, forgetting_events
+from handful.bilevel import BilevelCoreset, Forward, Joint, Network, NeumannSeries, TrainConfig
+
+from handful_papers.bico.continual_data import images
+from handful_papers.bico.image_data import SHAPES, averaged
+from handful_papers.bico.image_networks import image_network, shift_and_flip
+from handful_papers.claims import Evidence, paired_differences
+
+TARGET, PARTNER = "WideResNet-16-4", "VGG16"  # selected for; and jointly with it
+CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")  # the methods of Figure 8
+METHODS = (*CURVES, "bico joint")
+PAPERS_ROWS = {"CIFAR-10": 50_000, "SVHN": 73_257}
+LOOKS = 20  # times during training that each row is classified, to count what is forgotten
+
+
+class NetworkCoresets:
+    """One data set, three networks: choose rows for one of them, train all on what was chosen.
+
+    Parameters
+    ----------
+    data : "digits", "mnist" or "cifar10"
+    n, side : training rows taken, and pixels of a side to which images are averaged
+    networks : names of `image_network` by the paper's names
+    train : options of `TrainConfig`
+    n_start, batch_size : random rows at the start, rows a round
+    sizes : of the coresets; a prefix of the largest each
+    n_terms : of the Neumann series
+    device : of torch
+    """
+
+    def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, device=None):
+        X, y, X_test, y_test = images(data)
+        self.shape = (SHAPES[data][0], side, side)
+        rows = np.random.default_rng(0).permutation(len(X))[:n]
+        self.X, self.X_test = (averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test))
+        self.y, self.y_test = y[rows], y_test
+        self.networks, self.device = networks, device
+        augment = shift_and_flip(self.shape, pad=max(1, side // 8), flip=data == "cifar10")
+        self.train = TrainConfig(augment=augment, **train)
+        self.n_start, self.batch, self.sizes, self.terms = n_start, batch_size, sorted(sizes), n_terms
+
+    def problem(self, network, seed):
+        """The inner problem of one network."""
+        classes = len(np.unique(self.y))
+        name = self.networks[network]
+
+        def make():
+            return image_network(name, classes, self.shape).to(memory_format=torch.channels_last)
+
+        return Network(make, train=self.train, random_state=seed, device=self.device)
+
+    def _tensors(self, X, y):
+        return torch.from_numpy(X).to(self.device), torch.from_numpy(y).to(self.device)
+
+    def _trained(self, network, rows, seed, watch=None):
+        return self.problem(network, seed).fit_module(
+            *self._tensors(self.X[rows], self.y[rows]), np.random.default_rng((seed, 2)), watch
+        )
+
+    @torch.no_grad()
+    def _logits(self, module, X):
+        parts = torch.from_numpy(X).split(1000)
+        return torch.cat([module(part.to(self.device)).cpu() for part in parts]).numpy()
+
+    def accuracies(self, module, rows):
+        """Accuracy of a trained network on the test set, and on the rows that trained it, in percent."""
+        sets = {"accuracy": (self.X_test, self.y_test), "train_accuracy": (self.X[rows], self.y[rows])}
+        return {k: 100.0 * float((self._logits(module, X).argmax(axis=1) == y).mean()) for k, (X, y) in sets.items()}
+
+    def look_on(self, seed):
+        """One training of the target on all rows: its embeddings, and how often each row was forgotten.
+
+        Returns
+        -------
+        embeddings, shape (n, channels); events, shape (n,); `accuracies`
+        """
+        correct, every = [], max(1, self.train.n_steps // LOOKS)
+
+        def watch(step, module):
+            if step % every == 0:
+                correct.append(self._logits(module.eval(), self.X).argmax(axis=1) == self.y)
+                module.train()
+
+        every_row = np.arange(len(self.X))
+        module = self._trained(TARGET, every_row, seed, watch)
+        unflatten, body = module
+        with torch.no_grad():
+            parts = torch.from_numpy(self.X).split(1000)
+            embeddings = torch.cat([body.embed(unflatten(part.to(self.device))).cpu() for part in parts]).numpy()
+        return embeddings, forgetting_events(correct), self.accuracies(module, every_row)
+
+    def select(self, method, seed, embeddings, events):
+        """The largest coreset of one method, in the order of selection: the smaller ones are its prefixes."""
+        size = self.sizes[-1]
+        if method == "uniform":
+            return UniformCoreset(size, random_state=seed).fit(self.X).indices_
+        if method == "kmeans++":  # in pixel space, as the paper finds best; k-center on embeddings, for the same reason
+            return KMeansPlusPlus(size, random_state=seed).fit(self.X).indices_
+        if method == "kcenter":
+            return KCenter(size, random_state=seed).fit(embeddings).indices_
+        if method == "forgetting":
+            return np.lexsort([np.random.default_rng(seed).random(len(events)), -events])[:size]
+        problem = self.problem(TARGET, seed)
+        if method == "bico joint":
+            problem = Joint(problem, self.problem(PARTNER, seed), alternate=True)
+        strategy = Forward(batch_size=self.batch, n_start=self.n_start)
+        options = dict(rule="linear", ihvp=NeumannSeries(self.terms), random_state=seed)
+        selector = BilevelCoreset(problem, size=size, strategy=strategy, **options)
+        return selector.fit(self.X, self.y).indices_
+
+    def run(self, seed):
+        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of the selection."""
+        rows, n = [], len(self.X)
+        embeddings, events, full = self.look_on(seed)
+
+        def add(method, network, chosen, seconds, found=None):
+            found = found or self.accuracies(self._trained(network, chosen, seed), chosen)
+            rows.append(dict(method=method, network=network, size=len(chosen), seed=seed, **found, seconds=seconds))
+
+        for network in self.networks:
+            add("full", network, np.arange(n), 0.0, full if network == TARGET else None)
+        for method in METHODS:
+            start = time.perf_counter()
+            chosen = self.select(method, seed, embeddings, events)
+            seconds = time.perf_counter() - start
+            for network in self.networks:
+                # the curve of Figure 8 is the target's; other networks get the largest coreset, as in Tables 1 and 2
+                for size in self.sizes if network == TARGET and method in CURVES else self.sizes[-1:]:
+                    add(method, network, chosen[:size], seconds)
+        return rows
+
+
+def coreset_rows(about, *, seed, **options):
+    """Rows of `NetworkCoresets.run` for one data set: a task of the sweep.
+
+    Parameters
+    ----------
+    about : dict, what `NetworkCoresets` is told of the data, and under "set" the paper's set that they stand for
+    seed : int
+    options : further options of `NetworkCoresets`
+    """
+    torch.set_num_threads(1)  # layers are small: threads would wait for each other
+    about = dict(about)
+    name = about.pop("set")
+    return [dict(row, set=name) for row in NetworkCoresets(**about, **options).run(seed)]
+
+
+# --- which numbers decide the claims
+
+
+TARGET, OTHERS = "WideResNet-16-4", ("VGG16", "MobileNetV2")
+SETS = {"CIFAR-10": 0.3, "SVHN": 0.14}  # share of the rows above which forgetting is as good as BiCo
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    found = {}
+    for name, many in SETS.items():
+        rows = run.rows[run.rows["set"] == name]
+        data = run.parameters["sets"].get(name, {}).get("data")
+        for claim, value in _of_one_set(rows, many, data).items():
+            value = value if len(rows) else Evidence(lacks=f"{name} did not run")
+            found[f"bico-{claim}-{name.replace('-', '').lower()}"] = value
+    return found
+
+
+def _of_one_set(rows, many, data):
+    n, last = rows["size"].max(), rows.loc[rows.method != "full", "size"].max()
+    at_end = rows[(rows["size"] == last) & (rows.method != "full")]
+    curve = rows[(rows.network == TARGET) & ~rows.method.isin(["full", "bico joint"])]
+    ends = rows[(rows["size"] == n) | (rows.method == "bico") & (rows["size"] == last)]
+
+    def lead(part, a, b, networks=(TARGET,)):
+        part = part[part.method.isin([a, b]) & part.network.isin(networks)]
+        if missing := sorted({a, b} - set(part.method)) or sorted(set(networks) - set(part.network)):
+            return Evidence(lacks=f"{' and '.join(missing)} did not run")
+        gaps = paired_differences(part, a=a, b=b, value="accuracy", by=["network", "size"])
+        return Evidence(gaps, facts=_facts(rows, networks, data))
+
+    return {
+        "fig08-compression": _to_full(ends[ends.network == TARGET], n, last, _facts(rows, [TARGET], data)),
+        "fig08-above-uniform": lead(curve, "bico", "uniform"),
+        "fig08-above-kcenter": lead(curve, "bico", "kcenter"),
+        "fig08-above-kmeans": lead(curve, "bico", "kmeans++"),
+        "fig08-like-forgetting": lead(curve[curve["size"] > many * n], "bico", "forgetting"),
+        "fig08-forgetting-below-uniform": lead(curve[curve["size"] == curve["size"].min()], "uniform", "forgetting"),
+        "tab01-transfer-above-uniform": lead(at_end, "bico", "uniform", OTHERS),
+        "tab01-transfer-above-kcenter": lead(at_end, "bico", "kcenter", OTHERS),
+        "tab01-like-forgetting": lead(at_end, "bico", "forgetting", OTHERS),
+        "tab02-joint-vgg16": lead(at_end, "bico joint", "bico", ["VGG16"]),
+        "tab02-joint-mobilenetv2": lead(at_end, "bico joint", "bico", ["MobileNetV2"]),
+        "tab02-joint-wideresnet": lead(at_end, "bico joint", "bico"),
+    }
+
+
+def _to_full(ends, n, last, facts):
+    """Accuracy with the largest coreset minus that with all rows, seed by seed."""
+    if ends.empty:
+        return None
+    gaps = paired_differences(ends, a="bico", b="full", value="accuracy", by="network")
+    return Evidence(
+        {f"{last} of {n} rows": next(iter(gaps.values()))}, facts=facts | {"half_of_the_rows": int(last <= n / 2)}
+    )
+
+
+def _facts(rows, networks, data):
+    """The least accuracy, over networks, on the rows that train them when these are all rows; the data that ran."""
+    full = rows[(rows.method == "full") & rows.network.isin(networks)]
+    if full.empty or "train_accuracy" not in full:  # records from before it was measured
+        return {"data": data}
+    return {"data": data, "train_accuracy": float(full.groupby("network").train_accuracy.mean().min())}

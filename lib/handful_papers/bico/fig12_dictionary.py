@@ -1,0 +1,201 @@
+"""Figure 12 of the bilevel paper: measurements for compressed sensing (Section 5.6)."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from handful.data import load
+from handful.dictionary import (
+    L1,
+    L2,
+    MeasurementSelector,
+    approximate_greedy,
+    gaussian_atoms,
+    recovery_error,
+    wavelet_atoms,
+)
+
+from handful_papers.bico.image_data import BRIGHTEST, SHAPES
+from handful_papers.claims import Evidence
+
+METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
+PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}  # atoms -> recoveries
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Signals to choose measurements for, others to test them on, and the atoms to choose from."""
+
+    name: str
+    X: np.ndarray
+    X_test: np.ndarray
+    atoms: np.ndarray
+    recoveries: dict
+
+
+def panels(images):
+    """The settings of the sweep, one for each panel of the figure: names of task and recovery."""
+    names = {kind: kind if kind == "synthetic" else f"{images}, {kind}" for kind in PANELS}
+    return [{"task": names[kind], "recovery": recovery} for kind in PANELS for recovery in PANELS[kind]]
+
+
+def make_task(name, seed, *, synthetic, n_images, n_held, vae, penalty):
+    """The `Task` of a name.
+
+    Parameters
+    ----------
+    name : "synthetic", or a data set of images and the kind of atoms: "mnist, Gaussian", "mnist, wavelets"
+    seed : int, of signals and atoms
+    synthetic : dict of the numbers of signals `n`, their dimension `d` and the number of atoms `m`
+    n_images : images to choose for, and as many to test on
+    n_held, vae : see `generator`
+    penalty : lambda of eq. (12)
+    """
+    if name == "synthetic":
+        return _synthetic_task(**synthetic, seed=seed, penalty=penalty)
+    images, kind = name.split(", ")
+    return _image_task(images, kind, *generator(images, n_held, **vae), n_images, seed=seed, penalty=penalty)
+
+
+def _synthetic_task(n, d, m, *, seed, penalty, share=0.1):
+    """Sparse random signals and Gaussian atoms (Section 5.6): a share of the values is not 0, and those are normal."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n, d)) * (rng.random((2 * n, d)) < share)
+    atoms = gaussian_atoms(m, d, rng=rng)
+    return Task("synthetic", X[:n], X[n:], atoms, {"L2": L2(penalty), "L1": L1(penalty)})
+
+
+def image_pool(name):
+    """Rows of pixels in [0, 1], float32, and the `Dataset` that they come from."""
+    data = load(name)
+    return (data.X / np.float32(BRIGHTEST[name])).astype(np.float32), data
+
+
+@cache  # the tasks of a process share it
+def generator(images, n_held, *, latent, hidden, n_epochs):
+    """A variational autoencoder, and the images that it was not trained on.
+
+    Parameters
+    ----------
+    images : "mnist" or "digits"
+    n_held : number of images that are held out
+    latent, hidden, n_epochs : as in `train_vae`
+
+    Returns
+    -------
+    VAE, array (n_held, d)
+    """
+    import torch
+    from handful.dictionary.generative import train_vae
+
+    pixels, _ = image_pool(images)
+    order = np.random.default_rng(0).permutation(len(pixels))
+    options = dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=64)
+    vae = train_vae(pixels[order[n_held:]], **options, rng=torch.Generator().manual_seed(0))
+    return vae, pixels[order[:n_held]]
+
+
+def _image_task(images, kind, vae, X, n, *, seed, penalty):
+    """A task on n of the images X, with atoms as many as pixels: Gaussian ones or wavelets (db1).
+
+    Wavelets go without L1: images are not negative and a coarse wavelet is constant on blocks of pixels, so that the
+    ink of a block may lie in any of its pixels at the same absolute norm. What is recovered is then left to the solver.
+    """
+    from handful.dictionary.generative import Generative
+
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(X))[: 2 * n]
+    if kind == "Gaussian":
+        atoms = gaussian_atoms(X.shape[1], X.shape[1], rng=rng, dtype=np.float32)
+    else:
+        atoms = wavelet_atoms(SHAPES[images][1:], dtype=np.float32)
+    recoveries = {"L1": L1(penalty), "L2": L2(penalty), "GM": Generative(vae, l2=penalty)}
+    return Task(f"{images}, {kind}", X[rows[:n]], X[rows[n:]], atoms, {key: recoveries[key] for key in PANELS[kind]})
+
+
+def measurements(method, task, recovery, size, seed):
+    """`size` measurement vectors by a method; the first few of them are its choice of that few.
+
+    "random measurements" are Gaussian of variance 1 / d whatever the dictionary, as in the paper.
+    """
+    d = task.X.shape[1]
+    if method == "random measurements":
+        return gaussian_atoms(size, d, rng=np.random.default_rng([seed, 12]), dtype=task.X.dtype)
+    if method == "approximate greedy":
+        return task.atoms[approximate_greedy(task.X, task.atoms, size)]
+    rule = {"bico": "linear", "bico quadratic": "quadratic"}[method]
+    return MeasurementSelector(task.atoms, recovery, size=size, rule=rule).fit(task.X).measurements_
+
+
+def panel_rows(task, recovery, seed, *, sizes, **options):
+    """Every method with one recovery on one task: a task of the sweep.
+
+    Recovery starts afresh for every method and size, so that none is ahead by its history.
+
+    Parameters
+    ----------
+    task, recovery : names, see `panels`
+    sizes : numbers of measurements
+    options : of `make_task`
+
+    Returns
+    -------
+    DataFrame, one row per (method, size), with columns task, recovery, method, size, error (eq. 12: mean squared
+    distance of the signals from what is recovered), error_test (of signals never seen), energy (mean squared norm of
+    the signals) and seconds (of the choice of the largest size)
+    """
+    signals = make_task(task, seed, **options)
+    energy = float((signals.X.astype(np.float64) ** 2).sum(axis=1).mean())
+    rows, how = [], signals.recoveries[recovery]
+    for method in METHODS_SHOWN:
+        start = time.perf_counter()
+        A = measurements(method, signals, how, max(sizes), seed)
+        seconds = time.perf_counter() - start
+        for size in sizes:
+            row = dict(task=task, recovery=recovery, method=method, size=size)
+            row |= dict(error=recovery_error(how, A[:size], signals.X))
+            row |= dict(error_test=recovery_error(how, A[:size], signals.X_test), energy=energy)
+            rows.append(row | dict(seconds=seconds if size == max(sizes) else None))
+    return pd.DataFrame(rows)
+
+
+# --- which numbers decide the claims
+
+
+BASELINES = {"random": "random measurements", "approximate": "approximate greedy"}
+LEVEL = 0.3  # of the signals' energy: the error that a number of measurements is needed for
+PANEL = ["task", "recovery"]
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows, given = run.rows, run.parameters
+    facts = {"atoms": given["n_atoms"], "images": given["n_images"], "largest_size": int(rows["size"].max())}
+    facts["generator_epochs"] = given.get("n_epochs", given.get("epochs"))  # older records say epochs
+    found = {}
+    for (task, recovery), panel in rows.groupby(PANEL):
+        settings = {name: _ratios(panel, "bico", name).to_numpy() for name in BASELINES.values()}
+        found[f"bico-fig12-{task.split(', ')[-1]}-{recovery}".lower()] = Evidence(settings, facts=facts)
+    arrived = _sizes_over_random(rows)
+    lacks = "" if arrived else f"BiCo comes nowhere to an error of {LEVEL:.0%} of the signals' energy"
+    found["bico-fig12-compression"] = Evidence(arrived, facts=facts, lacks=lacks)
+    for key, name in BASELINES.items():
+        ratios = _ratios(rows, "bico quadratic", name).groupby(PANEL)
+        found[f"bico-fig12-below-{key}-ours"] = {panel: values.to_numpy() for panel, values in ratios}
+    return found
+
+
+def _ratios(rows, method, baseline):
+    """Error of a method over a baseline's, geometric mean over the sizes: (task, recovery, seed) -> ratio."""
+    wide = rows.pivot_table(index=[*PANEL, "seed", "size"], columns="method", values="error")
+    return np.exp(np.log(wide[method] / wide[baseline]).groupby([*PANEL, "seed"]).mean())
+
+
+def _sizes_over_random(rows):
+    """Smallest size with an error of at most `LEVEL`, over the one at random: panel -> ratios."""
+    low = rows[rows.error <= LEVEL * rows.energy].groupby([*PANEL, "seed", "method"])["size"].min().unstack()
+    low = low.reindex(columns=["bico", BASELINES["random"]]).dropna(subset="bico")
+    ratios = low["bico"] / low[BASELINES["random"]].fillna(rows["size"].max())
+    return {panel: values.to_numpy() for panel, values in ratios.groupby(PANEL) if len(values) > 1}

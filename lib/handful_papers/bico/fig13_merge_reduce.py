@@ -1,0 +1,197 @@
+"""Figure 13 of the bilevel paper: merge and reduce, read off a real run of the buffer (Section 4.2, Algorithm 3)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from handful import BilevelCoreset, Logistic, MergeReduce
+
+from handful_papers.claims import Evidence
+from handful_papers.style import REPRODUCED
+
+
+@dataclass(frozen=True)
+class Built:
+    """A coreset that the run built.
+
+    Attributes
+    ----------
+    step : int, from 1, when it was built
+    first, last : int, from 1, the batches that it stands for
+    ids : int array, its points, as positions in the stream; empty if it was merged in the step in which it was built
+    parents : pair of (first, last), or () for a single batch
+    """
+
+    step: int
+    first: int
+    last: int
+    ids: np.ndarray
+    parents: tuple = ()
+
+    @property
+    def weight(self):
+        """Number of batches, in units of the paper's beta."""
+        return self.last - self.first + 1
+
+    @property
+    def name(self):
+        """As the paper labels it: C1, C12, C1234."""
+        return "C" + "".join(str(i) for i in range(self.first, self.last + 1))
+
+
+def record_run(buffer, batches):
+    """Feed batches to a buffer, and write down which coresets it builds of which.
+
+    All is read from what the buffer shows after each batch: `slot_weights_`, which say how many batches each slot
+    stands for, and `coreset_`, its points.
+
+    Parameters
+    ----------
+    buffer : MergeReduce with `n_slots`, not fitted yet; its `leaf_size` is the length of a batch
+    batches : list of (X, y); `y` may be None
+
+    Returns
+    -------
+    built : list of Built, in the order of their construction
+    held : list, for each step the list of (first, last) in the buffer
+    """
+    built, held, known = [], [], []
+    for step, (X, y) in enumerate(batches, start=1):
+        buffer.partial_fit(X, y)
+        ends = np.cumsum(buffer.slot_weights_)
+        now = [(int(end - weight + 1), int(end)) for end, weight in zip(ends, buffer.slot_weights_)]
+        ids = np.split(buffer.coreset_.indices, buffer.size * np.arange(1, len(now)))
+        spans = dict(zip(now, ids))
+        built.append(Built(step, step, step, spans.get((step, step), np.empty(0, dtype=np.int64))))
+        for first, last in now:
+            if (first, last) not in known and (first, last) != (step, step):
+                before = [*known, (step, step)]
+                parents = tuple(s for s in before if first <= s[0] and s[1] <= last)
+                built.append(Built(step, first, last, spans[first, last], parents))
+        known = now
+        held.append(now)
+    return built, held
+
+
+def drifting_stream(seed, n_steps, batch_size):
+    """Batches (X, y) of two classes whose boundary stays while the data wander along it."""
+    rng = np.random.default_rng(seed)
+    batches = []
+    for step in range(n_steps):
+        X = rng.normal(size=(batch_size, 2)) * [1.0, 0.6] + [1.5 * step, 0.0]
+        y = (X[:, 1] + 0.3 * rng.normal(size=batch_size) > 0.4 * np.sin(X[:, 0])).astype(int)
+        batches.append((X, y))
+    return batches
+
+
+def run(seed, *, n_steps, slots, batch_size, slot_size):
+    """`record_run` of a buffer of bilevel coresets for logistic regression on a drifting stream."""
+    selector = BilevelCoreset(Logistic(l2=0.01))
+    buffer = MergeReduce(selector, size=slot_size, leaf_size=batch_size, n_slots=slots, random_state=seed)
+    return record_run(buffer, drifting_stream(seed, n_steps, batch_size))
+
+
+def built_rows(seed, **options):
+    """What `run` builds, a task of the sweep: a row for each coreset, with seed, step, coreset, weight and points."""
+    built, _ = run(seed, **options)
+    return [dict(seed=seed, step=b.step, coreset=b.name, weight=b.weight, points=len(b.ids)) for b in built]
+
+
+def algorithm_3(slots, n_steps):
+    """The buffer's weights after every step by the printed pseudocode of Algorithm 3, in its plainest terms.
+
+    Merged are the two newest if the newest old slot weighs less than the one before it (or is the only one), else the
+    first two neighbours of equal weight. `MergeReduce` takes, of several such pairs, the one of smallest weight, as the
+    authors' code does; with three slots that is the same.
+
+    Returns
+    -------
+    list of lists of int
+    """
+    weights, history = [], []
+    for _ in range(n_steps):
+        weights.append(1)
+        if len(weights) > slots:
+            k = slots - 1
+            if slots > 1 and weights[slots - 2] <= weights[slots - 1]:
+                k = next(i for i in range(slots) if weights[i] == weights[i + 1])
+            weights[k : k + 2] = [weights[k] + weights[k + 1]]
+        history.append(list(weights))
+    return history
+
+
+def draw(ax, built, held, step):
+    """The tree of all coresets built up to `step`: batches below, what the buffer holds then in grey.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    built, held : from `record_run`
+    step : int, from 1
+    """
+    shown = [b for b in built if b.step <= step]
+    place = {}
+    for b in sorted(shown, key=lambda b: b.weight):
+        height = 1.0 + max((place[p][1] for p in b.parents), default=0.0)
+        place[b.first, b.last] = ((b.first + b.last) / 2, height)
+    top, boxes = max(y for _, y in place.values()), {}
+
+    def join(lower, upper, style):
+        ends = dict(patchA=lower.get_bbox_patch(), patchB=upper.get_bbox_patch(), shrinkA=0, shrinkB=0)
+        look = dict(arrowstyle=style, lw=0.8, color="#777777", zorder=1)
+        ax.annotate("", upper.xyann, lower.xyann, arrowprops=ends | look)
+
+    for b in sorted(shown, key=lambda b: b.weight):
+        x, y = place[b.first, b.last]
+        face = "#c8c8c8" if (b.first, b.last) in held[step - 1] else "white"
+        weight = r"$\beta$" if b.weight == 1 else rf"${b.weight}\beta$"
+        box = dict(boxstyle="round,pad=0.35", facecolor=face, edgecolor="#222222", lw=0.7)
+        text = f"$C_{{{b.name[1:]}}}$, {weight}"
+        node = boxes[b.first, b.last] = ax.annotate(text, (x, y), ha="center", va="center", bbox=box, zorder=2)
+        beside = dict(xycoords=node, xytext=(-8, 0), textcoords="offset points", ha="right", va="center")
+        ax.annotate(str(b.step), (0, 0.5), fontsize=7, color=REPRODUCED, **beside)
+        if not b.parents:
+            blank = dict(boxstyle="round,pad=0.1", facecolor="white", edgecolor="none")
+            batch = ax.annotate(f"$D_{b.first}$", (x, 0), ha="center", va="center", bbox=blank, zorder=2)
+            join(batch, node, "->")
+        for parent in b.parents:
+            join(boxes[parent], node, "-")
+    ax.set(xlim=(0.4, max(b.last for b in shown) + 0.6), ylim=(-0.4, top + 0.6))
+    ax.axis("off")
+
+
+# --- which numbers decide the claims
+
+
+SHOWN = {*(f"C{i}" for i in range(1, 8)), "C12", "C34", "C56"}
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    given = run.parameters
+    facts = {"steps": given["n_steps"], "slots": given["slots"]}
+    printed = algorithm_3(given["slots"], given["n_steps"])
+    found, right, free_slots, free_points = [], [], [], []
+    for _, built in run.rows.groupby("seed"):
+        small = set(built[built.weight <= 2].coreset)
+        found.append(len(small & SHOWN) - len(small - SHOWN))
+        held = [_held(built, step) for step in range(1, given["n_steps"] + 1)]
+        agree = [list(now.weight) == weights for now, weights in zip(held, printed)]
+        right.append(100 * sum(agree) / len(agree))
+        free_slots.append(given["slots"] - max(map(len, held)))
+        free_points.append(given["slots"] * given["slot_size"] - max(now.points.sum() for now in held))
+    memory = {"free slots": free_slots, "room for points": free_points}
+    return {
+        "bico-fig13-coresets": Evidence({"": found}, facts=facts),
+        "bico-fig13-rule": right,
+        "bico-fig13-memory": Evidence(memory, shown=given["slots"] - min(free_slots), facts=facts),
+    }
+
+
+def _held(built, step):
+    """Rows of the slots after a step: of the coresets built so far, those that no larger one stands for."""
+    now = built[built.step <= step].assign(batches=lambda b: b.coreset.str[1:])
+    inside = [
+        any(own in other and own != other for other in now.batches)  # "12" in "1234"
+        for own in now.batches
+    ]
+    return now[[not one for one in inside]].sort_values("batches")

@@ -1,0 +1,154 @@
+"""Table 8 of the bilevel paper: what implicit gradients, kernel features and coresets cost (Section 5.7)."""
+
+import time
+
+import numpy as np
+from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
+from handful.bilevel.selections.base import Rows
+from handful.data import load
+from handful.proxies import CNTK, Nystrom
+
+from handful_papers.bico.cntk_features import images, small_kernel
+from handful_papers.bico.image_data import SHAPES
+from handful_papers.bico.image_networks import image_network
+from handful_papers.claims import Evidence
+
+# The paper's small network and a deep one; neither with pooling.
+NETWORKS = {"SCNN": small_kernel, "deep": lambda shape: CNTK.arora(12, head="flatten", shape=shape)}
+
+
+def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
+    """Seconds of the kernel features and of coresets, for each network.
+
+    Parameters
+    ----------
+    name : "digits", "mnist" or "cifar10"
+    n, n_landmarks : rows and Nystrom landmarks; the paper: 1,000 and 512
+    sizes : of the coresets; the paper: 100 and 400
+    l2 : penalty
+    n_repeats : of every coreset, each from another random start
+
+    Returns
+    -------
+    list of dict with network, operation ("features" or "coreset"), size, repeat, seconds (of the processor)
+    """
+    data = load(name)
+    chosen = np.random.default_rng(seed).choice(len(data.X), n, replace=False)
+    X, y = images(name, data.X[chosen]), data.y[chosen]
+    rows, features = [], {}
+    for network, kernel in NETWORKS.items():
+        proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
+        proxy.fit(X[:64])  # compiles
+        for repeat in range(2):
+            start = time.process_time()
+            Z = np.asarray(proxy.fit(X).transform(X), dtype=np.float32)
+            seconds = time.process_time() - start
+            rows.append(dict(network=network, operation="features", size=n_landmarks, repeat=repeat, seconds=seconds))
+        features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())  # a kernel's scale is arbitrary, the penalty is not
+    BilevelCoreset(Logistic(l2), size=min(sizes), rule="linear", random_state=seed).fit(features["SCNN"], y)
+    for repeat in range(n_repeats):  # taking turns, so that a busy moment hits both
+        for size in sizes:
+            for network, Z in features.items():
+                selector = BilevelCoreset(Logistic(l2), size=size, rule="linear", random_state=seed + repeat)
+                start = time.process_time()
+                selector.fit(Z, y)
+                seconds = time.process_time() - start
+                rows.append(dict(network=network, operation="coreset", size=size, repeat=repeat, seconds=seconds))
+    return rows
+
+
+def measure_network(name, network, *, n, n_terms, batch_size, n_full, n_terms_full, n_repeats, seed=0):
+    """Seconds of the three parts of one implicit gradient (Equation 3) without a proxy.
+
+    The gradient of the outer loss and the mixed derivative read all rows, and the Neumann series takes one product with
+    the Hessian on a minibatch for each term: a few rows and products are timed, and `times` says how many times as much
+    all of them are.
+
+    Parameters
+    ----------
+    name : "digits", "mnist" or "cifar10"
+    network : as `image_network` takes it
+    n : rows that are timed
+    n_terms : of the series whose products are timed
+    batch_size : rows of the minibatch of a term
+    n_full, n_terms_full : rows and products of the whole; the paper: 50,000 and 100
+    n_repeats : of every part
+
+    Returns
+    -------
+    list of dict with network, operation ("outer gradient", "Neumann series" or "mixed derivative"), size (rows or
+    products that were timed), times, repeat, seconds (of the processor)
+    """
+    data, rng = load(name), np.random.default_rng(seed)
+    chosen = rng.choice(len(data.X), n, replace=False)
+    X, y = images(name, data.X[chosen]).reshape(n, -1), data.y[chosen]
+    module = image_network(network, len(np.unique(data.y)), SHAPES[name])
+    train = TrainConfig(n_steps=1, batch_size=batch_size)
+    problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
+    inverse = _Timed(n_terms)
+    model = problem.selection(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
+    model.add(range(2 * batch_size))
+    model.solve()
+    rows = []
+    for repeat in range(n_repeats):
+        start = time.process_time()
+        model.outer_gradient()
+        gradient = time.process_time() - start
+        start = time.process_time()
+        model.row_scores()
+        # scores take one more product, by which the series is checked
+        product = inverse.seconds / inverse.products
+        rest = time.process_time() - start - gradient - inverse.seconds - product
+        parts = {
+            "outer gradient": (n, n_full / n, gradient),
+            "Neumann series": (inverse.products, n_terms_full / inverse.products, inverse.seconds),
+            "mixed derivative": (n, n_full / n, rest),
+        }
+        for operation, (size, times, seconds) in parts.items():
+            row = dict(network=network, operation=operation, size=size, times=times)
+            rows.append(row | dict(repeat=repeat, seconds=seconds))
+    return rows
+
+
+class _Timed(NeumannSeries):
+    """A Neumann series that counts its products with the Hessian and times them."""
+
+    def solve(self, product, g):
+        """As `NeumannSeries.solve`."""
+        self.products, self.seconds = 0, 0.0
+
+        def timed(v):
+            start = time.process_time()
+            image = product(v)
+            self.products += 1
+            self.seconds += time.process_time() - start
+            return image
+
+        return super().solve(timed, g)
+
+
+# --- which numbers decide the claims
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows = run.rows[run.rows.times.isna()]
+    seconds = rows.set_index(["operation", "size", "network", "repeat"]).seconds.sort_index()
+    sizes = run.parameters["sizes"]
+    facts = {k: run.parameters[k] for k in ("n", "n_landmarks", "network")} | {f"size_{m}": 1 for m in sizes}
+
+    def of(operation, size, network):
+        return seconds[operation, size, network].to_numpy()
+
+    features = [of("features", run.parameters["n_landmarks"], network) for network in ("deep", "SCNN")]
+    small, large = (of("coreset", size, "SCNN") for size in sizes)
+    parts = run.rows[run.rows.times.notna()]
+    gradient = (parts.seconds * parts.times).groupby(parts.repeat).sum().to_numpy()
+    return {
+        "bico-tab08-independent": {m: of("coreset", m, "deep") / of("coreset", m, "SCNN") for m in sizes},
+        "bico-tab08-coreset-100": Evidence({sizes[0]: small}, facts=facts),
+        "bico-tab08-coreset-400": Evidence({sizes[1]: large}, facts=facts),
+        "bico-tab08-growth": large / small,
+        "bico-tab08-kernel": features[0] / features[1],
+        "bico-tab08-network": Evidence({"": gradient / np.median(of("coreset", sizes[0], "deep"))}, facts=facts),
+    }

@@ -1,0 +1,279 @@
+"""A handful for any trainer: `AnyEstimatorCoreset` against draws and proxies, six trainers, real data.
+
+Rare classes must be common enough that a uniform draw of the smallest size holds one of their rows.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Logistic, ProxyCoreset
+from handful.bilevel.any_estimator import class_weights, held_out_loss
+from handful.data import load, standardise
+from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.utils.validation import has_fit_parameter
+
+from handful_papers.claims import Evidence
+from handful_papers.own import METHODS
+from handful_papers.style import data_name, figure
+
+TRAINERS = {
+    "logistic": ("LogisticRegression", lambda: LogisticRegression(max_iter=1000)),
+    "boosting": ("HistGradientBoosting", lambda: HistGradientBoostingClassifier(random_state=0)),
+    "forest": ("RandomForest", lambda: RandomForestClassifier(random_state=0)),
+    "network": ("MLP", lambda: MLPClassifier(random_state=0)),
+    "neighbours": ("5 nearest neighbours", KNeighborsClassifier),
+    "ridge": ("Ridge", Ridge),
+}
+CHOICE = "for_estimator"
+BASELINES = ("uniform", "stratified", "balanced", "kmeans++")  # what the choice is measured by
+
+
+@dataclass(frozen=True)
+class Task:
+    """A trainer's problem: rows to choose from and rows to test on."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def prepare(dataset, seed, *, n, n_test):
+    """Rows of a binary data set, drawn at random and standardised by those to choose from: a `Task`.
+
+    Parameters
+    ----------
+    dataset : str, a name in the registry, whose training and test rows are put together
+    seed : int, of the draw
+    n, n_test : int, rows to choose from and to test on, at most; at least a third of them is for tests
+    """
+    data = load(dataset).binary()
+    X = data.X if data.X_test is None else np.vstack([data.X, data.X_test])
+    y = data.y if data.X_test is None else np.concatenate([data.y, data.y_test])
+    rows = np.random.default_rng(seed).permutation(len(y))[: n + n_test]
+    cut = min(n, 2 * len(rows) // 3)
+    X, X_test = standardise(X[rows[:cut]].astype(float), X[rows[cut:]].astype(float))
+    return Task(X, y[rows[:cut]], X_test, y[rows[cut:]])
+
+
+def regression(task, column):
+    """The task of predicting a column from the others; without a column, the label as a number, 0 or 1."""
+    if column is None:
+        return Task(task.X, task.y.astype(float), task.X_test, task.y_test.astype(float))
+    others = np.delete(np.arange(task.X.shape[1]), column)
+    return Task(task.X[:, others], task.X[:, column], task.X_test[:, others], task.X_test[:, column])
+
+
+def size_rows(dataset, size, seed, *, trainers, targets, n, n_test):
+    """Every baseline and the choice made for the trainer, at one size, for every trainer: rows for a sweep.
+
+    Parameters
+    ----------
+    dataset, seed, n, n_test : as in `prepare`
+    size : int, points m
+    trainers : list of str, keys of `TRAINERS`
+    targets : dict, data set -> column that ridge regression predicts; the label for others
+
+    Returns
+    -------
+    list of dict with trainer, method, way (that was taken), seconds (of the selection) and the columns of `scores`
+    """
+    rows = []
+    task = prepare(dataset, seed, n=n, n_test=n_test)
+    with tempfile.TemporaryDirectory() as memory:
+        for trainer in trainers:
+            mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
+            for method in (*BASELINES, "kcenter"):
+                indices, weights, seconds = baseline(method, mine, size, seed, regresses=trainer == "ridge")
+                found = scores(trainer, mine, indices, weights)
+                rows.append(dict(trainer=trainer, method=method, way="-", seconds=seconds) | found)
+            few = AnyEstimatorCoreset(TRAINERS[trainer][1](), size=size, random_state=seed, memory=memory)
+            start = time.perf_counter()
+            few.fit(mine.X, mine.y)
+            seconds = time.perf_counter() - start
+            way = few.chosen_.rstrip(" 0123456789")  # draws are numbered
+            found = scores(trainer, mine, few.indices_, few.weights_)
+            rows.append(dict(trainer=trainer, method=CHOICE, way=way, seconds=seconds) | found)
+    return rows
+
+
+def baseline(method, task, size, seed, *, regresses=False):
+    """(indices, weights, seconds) of a draw; what is no uniform draw weighs a class's rows by the class's share.
+
+    Targets of a regression have no classes: draws by class are uniform ones there.
+    """
+    start = time.perf_counter()
+    n, labels = len(task.y), None if regresses else task.y
+    by_class = UniformCoreset if regresses else StratifiedCoreset
+    selectors = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "kcenter": KCenter}
+    few = selectors.get(method, by_class)(size, random_state=seed)
+    alike = None  # each class as heavy as the other
+    if method == "balanced" and not regresses:
+        alike = 1.0 / np.bincount(task.y)[task.y]
+    few.fit(task.X, task.y, sample_weight=alike)
+    weights = np.full(size, n / size)
+    if method != "uniform":
+        weights = class_weights(labels, np.ones(n), few.indices_)
+    return few.indices_, weights, time.perf_counter() - start
+
+
+def scores(trainer, task, indices, weights):
+    """What a trainer on some rows is worth on the test rows.
+
+    Returns
+    -------
+    dict with loss (log-loss in nats, of ridge regression the mean squared error over the targets' variance), ap
+    (average precision of class 1, percent) and accuracy (percent), NaN for ridge regression
+    """
+    model = TRAINERS[trainer][1]()
+    given = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
+    model.fit(task.X[indices], task.y[indices], **given)
+    loss = held_out_loss(model, task.X_test, task.y_test)
+    if trainer == "ridge":
+        return dict(loss=loss / float(task.y_test.var()), ap=np.nan, accuracy=np.nan)
+    shares = model.predict_proba(task.X_test)[:, 1]
+    ap = 100.0 * average_precision_score(task.y_test, shares)
+    return dict(loss=loss, ap=ap, accuracy=100.0 * model.score(task.X_test, task.y_test))
+
+
+def full_rows(dataset, seed, *, trainers, targets, n, n_test):
+    """Every trainer on all rows."""
+    task, rows = prepare(dataset, seed, n=n, n_test=n_test), []
+    for trainer in trainers:
+        mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
+        everything = np.arange(len(mine.y))
+        rows.append(dict(trainer=trainer, method="full") | scores(trainer, mine, everything, np.ones(len(mine.y))))
+    return rows
+
+
+def proxies(n):
+    """The selections that `proxy_rows` compares: name -> (selector, proxy or None)."""
+    linear, soft = Logistic(1 / n), Logistic(1e-4)
+    fitted = TreeLeaves(ExtraTreesClassifier(100, max_leaf_nodes=32))
+    features = {"RBF": Nystrom(RBF(), n_landmarks=128), "NTK": Nystrom(NTK(), n_landmarks=128)}
+    features |= {"random trees": TreeLeaves(), "fitted trees": fitted}
+    found = {
+        "linear": (BilevelCoreset(linear), None),
+        "linear, weights": (BilevelCoreset(linear, weighting="optimised"), None),
+        "linear, robust": (BilevelCoreset(linear, robust=True), None),
+    }
+    for name, proxy in features.items():
+        found[name] = BilevelCoreset(soft), proxy
+        if name != "NTK":
+            found[f"{name}, weights"] = BilevelCoreset(soft, weighting="optimised"), proxy
+    return found
+
+
+def proxy_rows(dataset, seed, *, size, trainers, n, n_test):
+    """Every proxy, plain and with optimised weights, for every classifier, trained with and without the weights."""
+    task, rows = prepare(dataset, seed, n=n, n_test=n_test), []
+    for method, (selector, proxy) in proxies(len(task.y)).items():
+        few = selector if proxy is None else ProxyCoreset(selector, proxy)
+        start = time.perf_counter()
+        few.set_params(size=size, random_state=seed).fit(task.X, task.y)
+        seconds, weights, own = time.perf_counter() - start, few.weights_, "optimised"
+        if selector.weighting != own:
+            weights, own = class_weights(task.y, np.ones(len(task.y)), few.indices_), "by class"
+        for trainer in trainers:
+            for name, given in {"equal": np.ones(size), own: weights}.items():
+                found = scores(trainer, task, few.indices_, given * (len(task.y) / given.sum()))
+                rows.append(dict(trainer=trainer, method=method, weights=name, seconds=seconds) | found)
+    return rows
+
+
+def relative_loss(rows, against=BASELINES):
+    """The choice's loss over that of the best of the draws, geometric mean over sizes.
+
+    Parameters
+    ----------
+    rows : DataFrame of `size_rows` with columns dataset, size and seed
+    against : the draws; the best of them is the one of the least mean logarithm of the loss on a data set, over all
+        sizes and seeds. That is chosen with the results at hand, which favours the draws
+
+    Returns
+    -------
+    DataFrame with trainer, dataset, seed, best (the draw) and ratio
+    """
+    logs = rows.assign(log=np.log(rows.loss)).groupby(["trainer", "dataset", "seed", "method"], sort=False).log.mean()
+    wide = logs.unstack("method")
+    means = wide[list(against)].groupby(level=["trainer", "dataset"], sort=False).transform("mean")
+    best = means.idxmin(axis=1)
+    ratio = np.exp(wide[CHOICE] - [wide.at[row, name] for row, name in best.items()])
+    return best.rename("best").to_frame().assign(ratio=ratio).reset_index()
+
+
+def draw_relative(rows, datasets, unseen):
+    """Loss over the stratified draw's: a panel a trainer, a line a data set; median and quartiles over seeds."""
+    logs = rows.assign(log=np.log(rows.loss)).groupby(["trainer", "dataset", "method", "seed"]).log.mean()
+    ratio = np.exp(logs - logs.xs("stratified", level="method")).rename("ratio").reset_index()
+    names = [*datasets, *unseen]
+    fig, axes = figure("double", ratio=0.95, nrows=2, ncols=3, sharey=True)
+    methods = [m for m in METHODS if m in set(ratio.method) and m != "stratified"]
+    for (trainer, (title, _)), ax in zip(TRAINERS.items(), axes.flat):
+        for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods):
+            mine = ratio[(ratio.trainer == trainer) & (ratio.method == method)]
+            low, middle, high = (
+                mine.groupby("dataset").ratio.quantile([0.25, 0.5, 0.75]).unstack().loc[names].to_numpy().T
+            )
+            places = np.arange(len(names)) + shift
+            style = METHODS.style(method, ls="")
+            ax.plot(middle, places, **style)
+            ax.hlines(places, low, high, color=style["color"], lw=0.8)
+        ax.axvline(1.0, color="#222222", lw=0.6)
+        ax.set(title=title, xscale="log")
+        left, right = ax.get_xlim()
+        ticks = [
+            t
+            for t in ([0.1, 0.2, 0.5, 1, 2, 5, 10] if right > 4 * left else [0.5, 0.7, 1, 1.4, 2])
+            if left <= t <= right
+        ]
+        ax.set_xticks(ticks, [f"{t:g}" for t in ticks], minor=False)
+        ax.minorticks_off()
+        ax.set_yticks(range(len(names)), [data_name(d) + " *" * (d in unseen) for d in names])
+    axes[0, 0].invert_yaxis()
+    for ax in axes[1]:
+        ax.set_xlabel("loss over the stratified draw's")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return fig
+
+
+# --- which numbers decide the claims
+
+
+PLAIN = ("RBF", "random trees", "fitted trees")  # proxies whose points weigh by class
+WEIGHED = ("boosting", "forest", "network")
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    unseen = run.parameters["unseen"]
+    ratios = relative_loss(run.rows[run.rows.part == "sizes"])
+    found = {}
+    for trainer in TRAINERS:
+        mine = ratios[ratios.trainer == trainer].groupby("dataset", sort=False).ratio
+        settings = {dataset: values.to_numpy() for dataset, values in mine}
+        facts = {"sets": len(settings)}
+        found[f"own-trainer-{trainer}-safe"] = settings
+        found[f"own-trainer-{trainer}-better"] = Evidence(settings, facts=facts)
+    means = ratios.assign(log=np.log(ratios.ratio)).groupby(["dataset", "seed"]).log.mean()
+    aside = {dataset: np.exp(means[dataset].to_numpy()) for dataset in unseen}
+    found["own-trainer-unseen"] = Evidence(aside, lacks="" if unseen else "no data set was kept aside")
+    found["own-trainer-weights"] = _gains(run.rows[run.rows.part == "proxies"])
+    return found
+
+
+def _gains(proxies):
+    if proxies.empty:
+        return Evidence(lacks="needs all proxies, of which the run has none")
+    chosen = proxies[proxies.method.isin(PLAIN) & proxies.trainer.isin(WEIGHED)]
+    logs = chosen.assign(log=np.log(chosen.loss)).groupby(["dataset", "seed", "weights"]).log.mean().unstack()
+    gains = np.exp(logs["by class"] - logs["equal"])
+    return {d: gains[d].to_numpy() for d in gains.index.unique("dataset")}

@@ -1,0 +1,373 @@
+"""Runs notebooks: a plain loop over papermill, which goes on after a failure; and compares what they leave."""
+
+import ast
+import base64
+import io
+import json
+import os
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import numpy as np
+
+from handful_papers.claims import PROFILES, judge_all, read_record
+from handful_papers.experiment import claims_table, figure, names, run_of
+from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
+
+NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
+COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone has none
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_HERE = re.compile(r"(?:/[\w.+-]+)+/(?=(?:data|lib|notebooks|site-packages)/)")  # where a checkout or environment lies
+_SHADES = 64  # colours of a picture in an executed notebook; the figures beside it have all
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One notebook at one profile: what papermill is given, the value of every parameter, and the expected minutes."""
+
+    name: str
+    profile: str
+    given: dict
+    parameters: dict
+    minutes: float
+
+
+def plan(profile, only=()):
+    """What `handful reproduce` runs, as a list of `Planned`.
+
+    Parameters
+    ----------
+    only : list of str, each a part of "<paper>/<figure>", or a pattern with * and ?; empty for all
+
+    Raises
+    ------
+    ValueError
+        for a pattern that matches nothing, an entry or a parameters cell that is not as it should be.
+    """
+    chosen = {p: [n for n in names() if p in n or fnmatch(n, p) or fnmatch(n.split("/")[1], p)] for p in only}
+    if lost := [pattern for pattern, found in chosen.items() if not found]:
+        raise ValueError(f"no notebook matches {lost[0]!r}; there are: {', '.join(names())}.")
+    return [_plan(n, profile) for n in names() if not only or any(n in found for found in chosen.values())]
+
+
+def _plan(name, profile):
+    given = dict(figure(name)["profiles"][profile])
+    minutes, cell = float(given.pop("minutes")), cell_parameters(NOTEBOOKS / f"{name}.ipynb")
+    if unknown := sorted(set(given) - set(cell)):  # papermill would only warn, and keep the old value
+        raise ValueError(f"{name}: profile {profile} sets {', '.join(unknown)}; the cell has: {', '.join(cell)}.")
+    return Planned(name, profile, given, cell | given, minutes)
+
+
+def cell_parameters(path):
+    """Names and values of a notebook's parameters cell, of plain ``name = literal`` lines: papermill replaces names.
+
+    Raises
+    ------
+    ValueError
+        unless exactly one code cell is tagged `parameters` and holds nothing else.
+    """
+    try:
+        cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+        (cell,) = [c for c in cells if c["cell_type"] == "code" and "parameters" in c["metadata"].get("tags", ())]
+        body = ast.parse("".join(cell["source"])).body
+        return {node.targets[0].id: ast.literal_eval(node.value) for node in body if not isinstance(node, ast.Pass)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: one code cell is tagged `parameters` and holds `name = literal` lines: {error!r}"
+        ) from error
+
+
+def stale(record, run):
+    """Why a record would come out otherwise now, "" if it is current: its parameters or its quick numbers changed."""
+    keys = sorted(k for k in {*record["parameters"], *run.parameters})
+    if differ := [k for k in keys if record["parameters"].get(k) != run.parameters.get(k)]:
+        return f"parameters {', '.join(differ)} changed"
+    return "" if record["expected"] == expected_hash(run.name) else "its quick numbers moved"
+
+
+def reproduce(runs, *, figures=FIGURES, jobs=1, force=False, tell=print):
+    """Run notebooks whose record is not current; one that fails does not stop the others.
+
+    At profile quick a record counts as current only if this very commit made it, as quick runs are to test the code.
+
+    Parameters
+    ----------
+    runs : list of Planned
+    figures : pathlib.Path, where results go, in ``<profile>/<paper>/``
+    jobs : int, notebooks at a time
+    force : run what is current, too
+    tell : function of a line of text
+
+    Returns
+    -------
+    dict : name -> "" if it ran, "current", or what went wrong
+    """
+    from joblib import Parallel, delayed
+
+    figures, outcomes = Path(figures).resolve(), {}
+    for run in runs:
+        if not force and _is_current(run, figures):
+            outcomes[run.name] = "current"
+    due = [run for run in runs if run.name not in outcomes]
+    threads = max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) // jobs)
+    tell(f"{len(runs)} notebooks, {len(due)} to run: about {sum(run.minutes for run in due) / jobs:.3g} min.")
+    if jobs > 1:
+        due.sort(key=lambda run: -run.minutes)  # the longest first, so that no core idles at the end
+    found = Parallel(jobs, return_as="generator_unordered")(delayed(_execute)(run, figures, threads) for run in due)
+    for i, (name, error, seconds) in enumerate(found, 1):
+        outcomes[name] = error
+        tell(f"[{i}/{len(due)}] {name}: {error or 'done'} ({seconds / 60:.1f} min)")
+    return outcomes
+
+
+def _is_current(run, figures):
+    try:
+        record = read_record(figures / run.profile / f"{run.name}.json")
+    except ValueError:
+        return False
+    return not stale(record, run) and (
+        run.profile != "quick" or (record["commit"], record["dirty"]) == (commit()[0], False)
+    )
+
+
+def _execute(run, figures, threads):
+    """(name, error, seconds) of one notebook; a failed run's notebook is kept as ``<figure>.failed.ipynb``."""
+    import nbformat
+
+    start, folder = time.perf_counter(), figures / run.profile
+    target = folder / f"{run.name}.ipynb"
+    record, failed = target.with_suffix(".json"), target.with_suffix(".failed.ipynb")
+    stamp = record.stat().st_mtime_ns if record.is_file() else None
+    error = _papermill(run, failed, folder, {name: os.environ.get(name, str(threads)) for name in THREADS})
+    try:
+        if not error and (not record.is_file() or record.stat().st_mtime_ns == stamp):
+            error = "failed: it ran, but saved no results: its last cell calls `save` of its Experiment"
+        if not error:
+            read_record(record)
+            write_atomically(target, tidy(nbformat.read(failed, as_version=4)))
+            failed.unlink()
+    except (OSError, ValueError) as problem:
+        error = f"failed: its results cannot be kept: {problem}"
+    return run.name, error, time.perf_counter() - start
+
+
+def _papermill(run, output, folder, environment):
+    """Run a notebook, its results going to `folder`; what went wrong, "" where nothing did."""
+    import papermill
+
+    source, before = NOTEBOOKS / f"{run.name}.ipynb", dict(os.environ)
+    os.environ |= environment | {"HANDFUL_RECORDS": str(folder), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    try:
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        options = dict(kernel_name="python3", language="python", progress_bar=False, cwd=str(source.parent))
+        papermill.execute_notebook(str(source), str(output), run.given, **options)
+    except Exception as error:  # whatever goes wrong in a notebook must not stop the others
+        cell = f", cell {error.exec_count}" if getattr(error, "exec_count", None) else ""
+        told = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else repr(error)
+        return f"failed{cell}: {told}"
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return ""
+
+
+def tidy(notebook):
+    """An executed notebook as text: no traces of the machine or the run, no repeated warnings, small pictures.
+
+    No picture is left out.
+    """
+    notebook.metadata = {k: v for k, v in notebook.metadata.items() if k in ("kernelspec", "language_info")}
+    told = set()
+    for cell in notebook.cells:
+        cell.metadata = {k: v for k, v in cell.metadata.items() if k == "tags" and v}
+        kept = []
+        for output in cell.get("outputs", ()):
+            output = json.loads(_HERE.sub("", json.dumps(output, ensure_ascii=False)))
+            text = "".join(output.get("text", "")) if output.get("name") == "stderr" else ""
+            if "data" in output and "image/png" in output["data"]:
+                output["data"]["image/png"] = _fewer_colours(output["data"]["image/png"])
+            if not text or text not in told:
+                kept.append(output)
+            told.add(text)
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = kept, cell.get("execution_count")
+    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _fewer_colours(encoded):
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode("".join(encoded)))) as picture:
+        if picture.mode == "P":
+            return encoded
+        small, buffer = picture.convert("RGB").quantize(_SHADES, dither=Image.Dither.NONE), io.BytesIO()
+    small.save(buffer, format="png", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode() + "\n"
+
+
+def records(figures=FIGURES, profiles=COMMITTED):
+    """The records of a folder, (path, record) by figure and profile; and a sentence for each that is refused."""
+    found, refused = [], []
+    for name in names():
+        for profile in profiles:
+            path = Path(figures) / profile / f"{name}.json"
+            if path.is_file():
+                try:
+                    found.append((path, read_record(path)))
+                except ValueError as error:
+                    refused.append(str(error))
+    return found, refused
+
+
+def judge_again(path):
+    """Judge a record again from its rows, by what is declared now; whether it or its executed notebook changed.
+
+    The executed notebook takes today's text, code and verdicts; its other outputs stay.
+
+    Raises
+    ------
+    ValueError, KeyError
+        where rows and claims do not go together.
+    """
+    from importlib import import_module
+
+    record = read_record(path)
+    claims = figure(record["item"])["claim"]
+    if claims:
+        evidence = import_module(f"handful_papers.{record['item'].replace('/', '.')}").evidence
+        record |= {"claims": judge_all(claims, run_of(record, path.parent), evidence)}
+    new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
+    changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
+    for file in changed:
+        write_atomically(file, new[file])
+    return bool(changed)
+
+
+def _refreshed(path, record):
+    """A record's executed notebook with today's cells and the record's claims; "" where the cells are not today's."""
+    import nbformat
+
+    try:
+        executed = nbformat.read(path.with_suffix(".ipynb"), as_version=4)
+    except (OSError, ValueError):
+        return ""
+    cells = [c for c in executed.cells if "injected-parameters" not in c.metadata.get("tags", [])]
+    source = nbformat.read(NOTEBOOKS / f"{record['item']}.ipynb", as_version=4).cells
+    if [c.cell_type for c in cells] != [c.cell_type for c in source]:
+        return ""
+    for cell, now in zip(cells, source):
+        cell.source = now.source
+        if now.source.endswith("exp.claims_table()"):
+            table = claims_table(record["claims"])
+            data = {"text/html": table.to_html(), "text/plain": table.data.to_string()}
+            cell.outputs = [o for o in cell.outputs if "text/html" not in o.get("data", {})]
+            cell.outputs.append(nbformat.v4.new_output("display_data", data))
+    return tidy(executed)
+
+
+def audit(share, only=(), figures=FIGURES, tell=print):
+    """Run a random share of the committed records' tasks with today's code, and compare the rows with those on record.
+
+    Parameters
+    ----------
+    share : float, of the tasks of each sweep, at least one
+
+    Returns
+    -------
+    dict : name -> list of sentences, what differs by more than 1e-6 relative; empty where all is as it was
+    """
+    found = {}
+    for profile in COMMITTED:
+        for run in plan(profile, only):
+            rows = figures / profile / f"{run.name}.csv"
+            if not rows.is_file():
+                continue
+            record, rules = _read_rows(rows), figure(run.name)["expected"]
+            with tempfile.TemporaryDirectory() as folder:
+                given = {"HANDFUL_AUDIT": str(share), "HANDFUL_AUDIT_ROWS": folder}
+                # Cells after a sweep may fail for rows that were not run; the sweeps have left theirs by then.
+                error = _papermill(run, Path(folder) / "out.ipynb", figures / profile, given)
+                parts = [_read_rows(path) for path in sorted(Path(folder).glob("*.csv"))]
+            pairs = [matched(part, record, rules["keys"]) for part in parts]
+            found[run.name] = [sentence for pair in pairs for sentence in compare(*pair, rules, rtol=1e-6)]
+            n = sum(len(ours) for ours, _ in pairs)
+            if not n:
+                found[run.name] = [f"nothing could be compared: {error or 'it has no sweep'}"]
+            tell(f"{run.name}: {'; '.join(found[run.name]) or f'{n} rows as on record'}")
+    return found
+
+
+def _read_rows(path):
+    import pandas as pd
+
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def matched(rows, record, keys):
+    """The rows whose keys stand exactly once in a record, and the record's rows at these keys: two frames in order."""
+    keys = [key for key in keys if key in rows and key in record]
+    columns = [c for c in record if c in rows]
+    ours = rows[columns].drop_duplicates(keys, keep=False)
+    theirs = record[columns].drop_duplicates(keys, keep=False)
+    both = ours[keys].astype(str).merge(theirs[keys].astype(str))
+    index = [tuple(row) for row in both.to_numpy()]
+    return [
+        frame.set_index(frame[keys].astype(str).apply(tuple, axis=1)).loc[index].reset_index(drop=True)
+        for frame in (ours, theirs)
+    ]
+
+
+def compare(rows, reference, rules, rtol=None):
+    """What differs between rows and the expected ones, as a list of sentences.
+
+    Parameters
+    ----------
+    rows, reference : pandas.DataFrame
+    rules : dict, `keys`, a list of columns that must be equal row by row; and for every other column a dict with rtol,
+        atol, off (the share of rows that may be off by more) and reason, or a str: why it is ignored
+    rtol : float or None, a relative tolerance that stands in for the rules' own; then columns may be missing
+    """
+    keys, columns = rules.get("keys", []), {c: r for c, r in rules.items() if c != "keys"}
+    problems = [
+        f"the rule for {c} gives no reason"
+        for c, r in columns.items()
+        if not (r if isinstance(r, str) else r.get("reason"))
+    ]
+    if rtol is None and (sorted([*keys, *columns]) != sorted(rows) or list(rows) != list(reference)):
+        return [*problems, f"columns differ: {list(rows)}, expected {list(reference)}, rules for {[*keys, *columns]}"]
+    if len(rows) != len(reference):
+        return [*problems, f"{len(rows)} rows, expected {len(reference)}"]
+    for key in (k for k in keys if k in rows and rtol is None and not rows[k].equals(reference[k])):
+        at = int((rows[key] != reference[key]).idxmax())
+        problems.append(f"{key} differs, first in row {at}: {rows[key][at]!r}, expected {reference[key][at]!r}")
+    for column, rule in columns.items():
+        if isinstance(rule, str) or column not in rows:
+            continue
+        ours, theirs = rows[column].to_numpy(float), reference[column].to_numpy(float)
+        near = dict(rtol=rule.get("rtol", 0), atol=rule.get("atol", 0)) if rtol is None else dict(rtol=rtol, atol=1e-12)
+        close = np.isclose(ours, theirs, **near, equal_nan=True)
+        if (~close).mean() > (rule.get("off", 0.0) if rtol is None else 0.0):
+            worst = int(np.nanargmax(np.where(close, -1, np.abs(ours - theirs))))
+            told = f"most in row {worst}: {ours[worst]}, expected {theirs[worst]}"
+            problems.append(f"{column} differs in {(~close).sum()} of {len(rows)} rows, {told}")
+    return problems
+
+
+def lint(name):
+    """What is wrong with a notebook's source and its figure's entry: a list of sentences."""
+    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code, wrong = [c for c in cells if c["cell_type"] == "code"], []
+    if any(c.get("outputs") or c.get("execution_count") for c in code):
+        wrong.append("has outputs; strip them: nbstripout")
+    if (lines := sum(len("".join(c["source"]).splitlines()) for c in code)) > 200:
+        wrong.append(f"{lines} lines of code, more than 200; move some to the figure's module")
+    runs = {profile: _plan(name, profile) for profile in PROFILES}
+    if runs["quick"].given:
+        wrong.append("the cell holds the quick values; the entry of quick has its minutes alone")
+    if lost := sorted(set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}):
+        wrong.append(f"profile paper does not say its {', '.join(lost)}")
+    return [f"{name}: {sentence}" for sentence in wrong]

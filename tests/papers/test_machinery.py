@@ -1,0 +1,201 @@
+"""The machinery of the reproduction on a checkout of its own, with one tiny paper: run, fail, resume, refuse, audit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import handful_papers
+import nbformat
+import pandas as pd
+import pytest
+from handful_papers.claims import read_record
+
+MODULE = """
+import os
+from pathlib import Path
+
+def task(method, seed, n):
+    Path(os.environ["CALLS"], f"{method} {seed} {os.getpid()}").touch()
+    if os.environ.get("KILL") == str(seed):
+        os._exit(9)
+    return [{"value": n + seed + 0.25 * (method == "b"), "seconds": 1.0}]
+
+def evidence(run):
+    wide = run.rows.pivot(index="seed", columns="method", values="value")
+    return {"demo-lead": (wide["b"] - wide["a"]).to_numpy()}
+"""
+ENTRY = """
+[[item]]
+label = "Figure 1"
+title = "A demonstration"
+about = "Values of two methods"
+
+[profiles]
+quick = { minutes = 0.1 }
+laptop = { minutes = 0.1, n = 5 }
+paper = { minutes = 1, n = 10, n_seeds = 9 }
+
+[expected]
+keys = ["method", "seed"]
+value = { rtol = 1e-6, reason = "sums" }
+seconds = "wall time"
+
+[[claim]]
+id = "demo-lead"
+text = "b leads"
+measured = "lead of b"
+unit = "points"
+quote = "b is best"
+where = "Section 1"
+rule = { above = 0.0 }
+"""
+CELLS = [
+    "n = 3  # points\nn_seeds = 3\nn_jobs = 1",
+    "from handful_papers import Experiment\nfrom handful_papers.demo.fig import evidence, task\n"
+    "from matplotlib.figure import Figure\nexp = Experiment('demo/fig', globals())\nexp.reductions",
+    "settings = [{'method': m} for m in 'ab']\nrows = exp.sweep(task, settings, range(n_seeds), n_jobs=n_jobs, n=n)",
+    "fig = Figure()\nfig.subplots().plot(rows.value)\nexp.save(rows, fig, evidence, caption='v')\nexp.claims_table()",
+]
+METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+
+
+class Checkout:
+    """A checkout with the real machinery, one paper of two figures, one of which fails, and a way to run `handful`."""
+
+    def __init__(self, root):
+        self.root, self.papers, self.calls = root, root / "lib" / "handful_papers", root / "calls"
+        self.papers.mkdir(parents=True)
+        self.calls.mkdir()
+        for path in Path(handful_papers.__file__).parent.glob("*.*"):
+            shutil.copy(path, self.papers)
+        demo = self.papers / "demo"
+        demo.mkdir()
+        (demo / "__init__.py").touch()
+        (demo / "paper.toml").write_text('order = 1\ntitle = "Demo"\nsource = "us"\nabout = "a demo"\n')
+        (demo / "fig.py").write_text(MODULE)
+        for name in ("fig", "bad"):
+            (demo / f"{name}.toml").write_text(ENTRY if name == "fig" else ENTRY.split("[[claim]]")[0])
+        self.notebook("bad", ["n = 3\nn_seeds = 3", "1 / 0"])
+        self.notebook("fig", CELLS)
+        (root / "tests" / "expected" / "demo").mkdir(parents=True)
+
+    def notebook(self, name, cells):
+        cells = [nbformat.v4.new_code_cell(source) for source in cells]
+        cells[0].metadata["tags"] = ["parameters"]
+        path = self.root / "notebooks" / "demo" / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), path)
+
+    def run(self, *command, cwd=None, **environment):
+        here = os.pathsep.join([str(self.root / "lib"), os.environ.get("PYTHONPATH", "")])
+        env = os.environ | {"PYTHONPATH": here, "CALLS": str(self.calls)} | environment
+        return subprocess.run(
+            [sys.executable, "-m", *command], capture_output=True, text=True, cwd=cwd or self.root, env=env
+        )
+
+    def handful(self, *command, **environment):
+        return self.run("handful.cli", *command, **environment)
+
+    def record(self, profile="quick"):
+        return self.root / "figures" / profile / "demo" / "fig.json"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    return Checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.mark.timeout(600)
+def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_numbers_or_parameters_change(checkout):
+    done = checkout.handful("reproduce", "--profile", "laptop")
+    assert done.returncode == 1, done.stderr
+    assert "demo/bad: failed, cell 3: ZeroDivisionError: division by zero" in done.stdout
+    assert "demo/fig: done" in done.stdout
+    record = read_record(checkout.record("laptop"))
+    assert (record["profile"], record["parameters"]["n"], record["seeds"]) == ("laptop", 5, [0, 1, 2])
+    assert record["reductions"] == ["n = 5 instead of 10", "n_seeds = 3 instead of 9"]
+    [claim] = record["claims"]
+    assert (claim["verdict"], claim["ours"], claim["seeds"]) == ("agrees", 0.25, 3)
+    executed = checkout.record("laptop").with_suffix(".ipynb").read_text()
+    assert "Other than in the paper: n = 5 instead of 10" in executed
+    assert str(checkout.root) not in executed
+    assert not (checkout.record("laptop").parent / ".tasks" / "fig").exists()
+
+    again = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    assert again.returncode == 0
+    assert "1 notebooks, 0 to run" in again.stdout
+    expected = checkout.root / "tests" / "expected" / "demo" / "fig.csv"
+    shutil.copy(checkout.record("laptop").with_suffix(".csv"), expected)
+    checked = checkout.handful("report", "--check")
+    assert "stale: its quick numbers moved" in checked.stdout
+    assert checked.returncode == 1
+    expected.unlink()
+
+    entry = checkout.papers / "demo" / "fig.toml"
+    entry.write_text(ENTRY.replace("n = 5", "n = 6").replace("above = 0.0", "above = 0.5"))
+    judged = checkout.handful("report", "--judge")
+    assert "parameters n changed" in judged.stdout
+    assert "judged anew: demo/fig at laptop" in judged.stdout
+    assert read_record(checkout.record("laptop"))["claims"][0]["verdict"] == "disagrees"
+    assert "disagrees" in checkout.record("laptop").with_suffix(".ipynb").read_text()
+    entry.write_text(ENTRY)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_sweep_goes_on_where_it_stopped(checkout):
+    failed = checkout.handful("reproduce", "--only", "fig", KILL="2")
+    assert failed.returncode == 1
+    assert "demo/fig: failed" in failed.stdout
+    before = {path.name for path in checkout.calls.iterdir() if path.name.startswith("a")}
+    assert checkout.handful("reproduce", "--only", "fig").returncode == 0
+    after = {path.name for path in checkout.calls.iterdir() if path.name.startswith("a")} - before
+    assert {name[:3] for name in before} >= {"a 0", "a 1", "a 2"}
+    assert {name[:3] for name in after} == {"a 2"}
+    assert pd.read_csv(checkout.record().with_suffix(".csv")).value.tolist() == [3, 4, 5, 3.25, 4.25, 5.25]
+
+
+@pytest.mark.timeout(600)
+def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(checkout, tmp_path):
+    before = {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()}
+    notebook = str(checkout.root / "notebooks" / "demo" / "fig.ipynb")
+    done = checkout.run("papermill", notebook, "out.ipynb", "-p", "n_seeds", "2", "-p", "n_jobs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = read_record(tmp_path / "results" / "demo" / "fig.json")
+    assert (record["profile"], record["seeds"]) == ("by hand", [0, 1])
+    assert {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()} == before
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
+    if not checkout.record("laptop").is_file():
+        checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    before = checkout.record("laptop").read_bytes()
+    same = checkout.handful("audit", "--share", "0.5", "--only", "fig")
+    assert "demo/fig: 3 rows as on record" in same.stdout, same.stdout + same.stderr
+    assert same.returncode == 0
+    (checkout.papers / "demo" / "fig.py").write_text(MODULE.replace("n + seed", "n + 1.001 * seed"))
+    moved = checkout.handful("audit", "--share", "1", "--only", "fig")
+    assert "value differs in 4 of 6 rows" in moved.stdout
+    assert moved.returncode == 1
+    assert checkout.record("laptop").read_bytes() == before
+    (checkout.papers / "demo" / "fig.py").write_text(MODULE)
+
+
+def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout):
+    if not checkout.record("laptop").is_file():
+        checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
+    path, text = checkout.record("laptop"), checkout.record("laptop").read_text()
+    executed = path.with_suffix(".ipynb").read_text()
+    for damaged in (text[:100], "[]", text.replace('"agrees"', '"holds"').replace('"disagrees"', '"holds"')):
+        path.write_text(damaged)
+        report = checkout.handful("report")
+        assert f"Left out: {path} is no record" in report.stdout, report.stderr
+        assert report.returncode == 0
+    path.write_text(text)
+    path.with_suffix(".ipynb").write_text("")
+    assert checkout.handful("report").returncode == 0
+    path.with_suffix(".ipynb").write_text(executed)
+    assert json.loads(text)["item"] == "demo/fig"
