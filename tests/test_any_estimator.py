@@ -1,22 +1,35 @@
 """Points for any estimator: the trees' proxy, the families, and the estimator's own say."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
-from handful import AnyEstimatorCoreset, MergeReduce, StratifiedCoreset, UniformCoreset
+from handful import (
+    AnyEstimatorCoreset,
+    BilevelCoreset,
+    LeastSquares,
+    Logistic,
+    MergeReduce,
+    StratifiedCoreset,
+    UniformCoreset,
+)
 from handful.bilevel.any_estimator import class_weights, exchanged, held_out_loss
 from handful.bilevel.families import candidates_for
 from handful.proxies import RBF, Nystrom, TreeLeaves
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.metrics import average_precision_score, log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -78,12 +91,12 @@ def test_equal_rows_have_equal_features():
         (LogisticRegression(), ["linear"]),
         (LinearSVC(), ["linear"]),
         (RidgeClassifier(), ["linear"]),
-        (DecisionTreeClassifier(), ["random trees", "RBF"]),
+        (DecisionTreeClassifier(), ["random trees", "RBF", "logistic"]),
         (HistGradientBoostingRegressor(), ["random trees", "RBF"]),
         (MLPClassifier(), ["RBF", "linear"]),
-        (KNeighborsClassifier(), ["RBF"]),
-        (SVC(), ["RBF"]),
-        (type("Mine", (RandomForestClassifier,), {})(), ["random trees", "RBF"]),
+        (KNeighborsClassifier(), ["RBF", "logistic"]),
+        (SVC(), ["RBF", "logistic"]),
+        (type("Mine", (RandomForestClassifier,), {})(), ["random trees", "RBF", "logistic"]),
     ],
 )
 def test_every_family_has_its_proxies(estimator, names):
@@ -165,7 +178,9 @@ def test_weights_by_class_add_up_to_each_class(data):
         assert mine.sum() == pytest.approx(weight[y == label].sum())
 
 
-@pytest.mark.parametrize("estimator", [FEW_TREES, LogisticRegression(), KNeighborsClassifier()])
+@pytest.mark.parametrize(
+    "estimator", [FEW_TREES, SGDClassifier(loss="log_loss", random_state=0), KNeighborsClassifier()]
+)
 def test_the_choice_of_the_least_loss_is_taken_and_its_weights_add_up(data, estimator):
     X, y = data
     weight = np.random.default_rng(2).random(400) * (np.arange(400) % 4 > 0)
@@ -191,16 +206,62 @@ def test_an_estimator_without_sample_weight_gets_equal_weights(data):
     np.testing.assert_allclose(few.weights_, 400 / 30)
 
 
-def test_a_linear_model_does_better_than_on_a_stratified_draw(data):
+@pytest.mark.parametrize("estimator", [LogisticRegression(C=0.5, fit_intercept=False), Ridge(2.0)])
+def test_a_linear_model_gets_the_choice_of_its_own_problem_from_all_rows(data, estimator):
     X = data[0]
     y = (X @ [1.0, -2.0, 0.5, 0.0] + np.random.default_rng(3).logistic(size=400) > 2.0).astype(int)
+    few = for_estimator(estimator).fit(X, y)
+    assert few.trials_ == {}
+    own = Logistic(1 / 200, fit_intercept=False) if estimator.get_params().get("C") else LeastSquares(2.0 / 400)
+    direct = BilevelCoreset(own, size=30, weighting="optimised", random_state=0).fit(X, y)
 
     def loss(selector):
-        X_small, y_small, weights = selector.fit(X, y).take(X, y)
-        return held_out_loss(LogisticRegression().fit(X_small, y_small, sample_weight=weights), X, y)
+        X_small, y_small, weights = selector.take(X, y)
+        return held_out_loss(clone(estimator).fit(X_small, y_small, sample_weight=weights), X, y)
 
-    drawn = [loss(StratifiedCoreset(30, random_state=seed)) for seed in range(5)]
-    assert loss(for_estimator(LogisticRegression())) < np.mean(drawn)
+    assert abs(loss(few) - loss(direct)) < 5e-4  # another start
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), LinearSVC(random_state=0)])
+def test_linear_models_choose_from_sparse_rows_and_others_say_what_to_put_in_front(data, estimator):
+    X, y = data
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense, thin = (for_estimator(estimator).fit(rows, y) for rows in (X, csr_matrix(X)))
+    assert dense.chosen_ == thin.chosen_
+    assert set(thin.trials_) == set(dense.trials_)
+    with pytest.raises(ValueError, match=r"X is sparse.*put a TruncatedSVD in front.*RandomForestClassifier"):
+        for_estimator(FEW_TREES).fit(csr_matrix(X), y)
+
+
+def test_words_are_refused_with_the_pipeline_as_the_way_out(data):
+    with pytest.raises(ValueError, match=r"X holds words: give the pipeline.*make_pipeline\(OneHotEncoder"):
+        for_estimator(FEW_TREES).fit(np.array([["red", "blue"]] * 60), data[1][:60])
+
+
+def test_choices_that_the_estimator_cannot_tell_apart_are_told(data):
+    with pytest.warns(UserWarning, match=r"choices have the same loss.*HistGradientBoostingClassifier cannot tell"):
+        for_estimator(HistGradientBoostingClassifier(), n_draws=6, n_exchanges=0).fit(*data)  # 20 rows a leaf, of 30
+
+
+def test_rows_whose_weights_were_optimised_are_not_exchanged():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 8))
+    y = (X @ rng.normal(size=8) + 0.1 * rng.logistic(size=1200) > 0).astype(int)
+    few = for_estimator(SGDClassifier(loss="log_loss", random_state=0), n_draws=0, n_exchanges=20).fit(X, y)
+    assert few.chosen_ == "linear"
+    assert few.exchanges_ == []
+
+
+def test_trials_in_other_processes_are_the_same(data):
+    alone, spread = (for_estimator(FEW_TREES, n_jobs=n, n_exchanges=0).fit(*data) for n in (None, 2))
+    assert alone.trials_ == spread.trials_
+    np.testing.assert_array_equal(alone.indices_, spread.indices_)
+
+
+def test_the_cost_is_told_before_the_choice(data, capsys):
+    for_estimator(FEW_TREES, verbose=True).fit(*data)
+    said = capsys.readouterr().err
+    assert re.search(r"10 trainings on 30 rows take about .* s.*one training on all 400 rows takes about .* s: ", said)
 
 
 def test_a_class_with_one_row_is_chosen():
@@ -224,7 +285,7 @@ def test_words_for_labels_and_several_classes(data):
     assert set(y[few.indices_]) == {"low", "middle", "high"}
 
 
-@pytest.mark.parametrize("regressor", [RandomForestRegressor(10, random_state=0), Ridge(), KNeighborsRegressor()])
+@pytest.mark.parametrize("regressor", [RandomForestRegressor(10, random_state=0), Lasso(0.1), KNeighborsRegressor()])
 def test_targets_of_a_regression_go_to_regressors(data, regressor):
     X, _ = data
     few = for_estimator(regressor).fit(X, X[:, 0] * 2.5 + 0.1)

@@ -1,8 +1,12 @@
 """AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
 
+import sys
+import time
+import warnings
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import get_scorer, mean_squared_error, zero_one_loss
@@ -11,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory, has_fit_parameter, validate_data
+from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
@@ -26,22 +31,26 @@ LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which 
 class AnyEstimatorCoreset(Selector):
     """The coreset that suits a given estimator: boosting, a forest, a network, neighbours, or a linear model.
 
-    A coreset is chosen for a model: in the features of a proxy of the estimator's family (Borsos et al. 2024,
-    Section 3.5.2), in which a linear model stands in for it. No proxy suits every data set, and on some none beats a
-    stratified draw. So several choices are made, and the estimator itself decides between them (ours): some rows are
-    held out, the estimator is trained on each choice, and the choice with the least loss on the held-out rows is taken.
-    Last, some of its rows are exchanged for others of their class, again and again; an exchange is kept if that loss
+    Logistic, ridge and least-squares regression are the problem of a `BilevelCoreset` themselves: its choice from all
+    rows is taken, with optimised weights, and nothing is tried. For other estimators a coreset is chosen in the
+    features of a proxy of their family (Borsos et al. 2024, Section 3.5.2), in which a linear model stands in for
+    them. No proxy suits every data set, and on some none beats a stratified draw. So several candidates are chosen,
+    and the estimator itself decides between them (ours): some rows are held out, the estimator is trained on each
+    candidate, and the one with the least loss on the held-out rows is taken. If its weights were not optimised for its
+    rows, some of these are then exchanged for others of their class, again and again; an exchange is kept if that loss
     falls.
 
-    - linear models: their own problem, with optimised weights
+    - other linear models: logistic or ridge regression with their penalty, with optimised weights
     - trees, forests, boosting: leaves shared in random trees (`TreeLeaves`); RBF features
-    - networks: RBF features; the rows as they are, for logistic regression with optimised weights
-    - nearest neighbours, kernel machines, Gaussian processes: RBF features
+    - networks, nearest neighbours, kernel machines, Gaussian processes: RBF features
+    - every classifier also tries the plain logistic coreset, with optimised weights
 
     These are tried beside `n_draws` random draws: in turn by k-means++ (unless it misses a class), stratified by class,
     and with equally many rows of each class. Weights estimate sums over all rows. Where they are not optimised, each
     class has its weight among all rows, shared equally by its chosen rows, so that predicted probabilities are not
     shifted towards classes that are chosen more often than they occur.
+
+    Some 65 trainings on `size` rows often take longer than one on all rows: `verbose` says so before the choice.
 
     Parameters
     ----------
@@ -60,7 +69,9 @@ class AnyEstimatorCoreset(Selector):
         chosen. With 0, nothing is compared or exchanged: the choice in the family's first proxy is taken
     memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
         another estimator on the same rows, at the same size and random_state, is then only fitted to it
+    n_jobs : int or None, processes that train on the candidates, as in joblib; exchanges come one after another
     random_state : int, Generator or None
+    verbose : bool, write first, to standard error, what trying takes and what one training on all rows would
 
     Attributes
     ----------
@@ -70,9 +81,9 @@ class AnyEstimatorCoreset(Selector):
         that stand for few others. That raises the loss on the held-out rows, so such an estimator often ends with a
         draw
     encoder_ : the steps of a Pipeline before its estimator, fitted to all rows
-    trials_ : dict, choice -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
+    trials_ : dict, candidate -> loss of the estimator on the held-out rows: log-loss in nats (probabilities of at least
         .001), the share of errors for classifiers without probabilities, the mean squared error for regressors
-    chosen_ : the choice that was taken, such as "random trees"
+    chosen_ : str, the candidate that was taken, such as "random trees"
     exchanges_ : list of the losses on the held-out rows after each exchange that stayed
 
     Examples
@@ -90,6 +101,7 @@ class AnyEstimatorCoreset(Selector):
 
     _needs_y = True
     _size_per_column = np.inf  # from a sample of rows in blocks: it trains dozens of times
+    _takes_sparse = True  # under linear models
 
     def __init__(
         self,
@@ -103,7 +115,9 @@ class AnyEstimatorCoreset(Selector):
         n_held_out: int = 4000,
         scoring: Any = None,
         memory: Any = None,
+        n_jobs: int | None = None,
         random_state: Seed = None,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.size = size
@@ -114,7 +128,9 @@ class AnyEstimatorCoreset(Selector):
         self.n_held_out = n_held_out
         self.scoring = scoring
         self.memory = memory
+        self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def candidates(self, n: float) -> list:
         """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list of `Candidate`.
@@ -160,15 +176,38 @@ class AnyEstimatorCoreset(Selector):
         return X, y
 
     def _check_features(self, X, y, estimator):
+        name = type(estimator).__name__
+        if sparse.issparse(X) and not self._linear():
+            raise ValueError(
+                f"X is sparse, and the proxies of {name} measure distances between dense rows: put a TruncatedSVD in "
+                f"front, AnyEstimatorCoreset(make_pipeline(TruncatedSVD(100), {name}())), or give a dense X. Linear "
+                "models take it."
+            )
         try:
             return super()._check_X_y(X, y)
         except ValueError as error:
+            if "could not convert string" in str(error):
+                raise ValueError(
+                    "X holds words: give the pipeline that encodes them, "
+                    f"AnyEstimatorCoreset(make_pipeline(OneHotEncoder(), {name}())), with your own encoder."
+                ) from error
             if "contains NaN" not in str(error):
                 raise
         raise ValueError(
             "Input X contains NaN, and proxies choose by distances, which missing values do not have. Put an imputer "
-            f"in front: AnyEstimatorCoreset(make_pipeline(SimpleImputer(), {type(estimator).__name__}()))."
+            f"in front: AnyEstimatorCoreset(make_pipeline(SimpleImputer(), {name}()))."
         )
+
+    def _linear(self):
+        return all(one.proxy is None for one in self.candidates(1.0))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            tags.input_tags.sparse = self._linear()
+        except (TypeError, ValueError):  # what is no estimator, or of no family, is refused by `fit`
+            tags.input_tags.sparse = False
+        return tags
 
     def _select(self, X, y, sample_weight, rng):
         estimator = clone(self._steps()[1])
@@ -177,39 +216,58 @@ class AnyEstimatorCoreset(Selector):
             estimator.set_params(random_state=seed)
         weighted = has_fit_parameter(estimator, "sample_weight")
         labels = None if is_regressor(estimator) else y
+        select = check_memory(self.memory).cache(select_in_proxy)
+        self.trials_, self.exchanges_ = {}, []
+        if weighted and self.scoring is None and self.candidates(1.0)[0].own:
+            self.chosen_, selector, *_ = next(self._selectors(X, labels, sample_weight, weighted, rng))
+            return select(selector, None, X, y, sample_weight)
         rest, held = self._split(labels, sample_weight, rng)
-        choices = {}
-        for name, selector, proxy, given in self._selectors(estimator, labels, sample_weight, weighted, rng):
-            found = check_memory(self.memory).cache(chosen)(selector, proxy, X[rest], y[rest], given[rest])
+        weigh = (lambda rows: {"sample_weight": rows}) if weighted else (lambda rows: {})
+        scorer = None if self.scoring is None else get_scorer(self.scoring)
+
+        def trial(indices, weights):
+            options = weigh(weights)
+            return held_out_trial(
+                estimator, scorer, X[indices], y[indices], options, X[held], y[held], sample_weight[held]
+            )
+
+        if self.verbose and len(held):
+            n_trials = len(self.candidates(1.0)) + self.n_draws + self.n_exchanges
+            foretell(estimator, X, y, weigh, self.size, rest, n_trials)
+        choices, optimised = {}, set()
+        for name, selector, proxy, given in self._selectors(X, labels, sample_weight, weighted, rng):
+            found = select(selector, proxy, X[rest], y[rest], given[rest])
             indices, weights = rest[found[0]], found[1]
             if not weighted:
                 weights = np.ones(self.size)
-            elif getattr(selector, "weighting", "") != "optimised":
+            elif getattr(selector, "weighting", "") == "optimised":
+                optimised.add(name)
+            else:
                 weights = class_weights(labels, sample_weight, indices, found[1])
             if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
                 choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
                 if weighted and self.scoring is not None:
                     choices[f"{name}, equal weights"] = indices, np.full(self.size, sample_weight.sum() / self.size)
-        scorer = None if self.scoring is None else get_scorer(self.scoring)
-
-        def loss(indices, weights):
-            # a clone, as fit of an estimator with warm_start goes on from the trial before
-            model = clone(estimator).fit(X[indices], y[indices], **({"sample_weight": weights} if weighted else {}))
-            if scorer is None:
-                return held_out_loss(model, X[held], y[held], sample_weight[held])
-            return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
-
-        self.trials_, self.exchanges_ = {}, []
         if len(held) == 0:
             self.chosen_ = next(iter(choices))
             return choices[self.chosen_]
-        self.trials_ = {name: loss(*choice) for name, choice in choices.items()}
+        losses = Parallel(n_jobs=self.n_jobs)(delayed(trial)(*choice) for choice in choices.values())
+        self.trials_ = dict(zip(choices, losses))
         self.chosen_ = min(self.trials_, key=self.trials_.get)
         indices, weights = choices[self.chosen_]
         least = self.trials_[self.chosen_]
-        for _ in range(self.n_exchanges):
+        ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
+        if ties > len(losses) / 2:
+            warnings.warn(
+                f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
+                f"{type(estimator).__name__} cannot tell them apart, as boosting that may not split so few. "
+                f"{self.chosen_!r} is taken; raise size.",
+                stacklevel=3,
+            )
+        # weights that were optimised for their rows suit no others
+        for _ in range(0 if self.chosen_ in optimised else self.n_exchanges):
             other = exchanged(indices, labels, sample_weight, rest, rng)
-            if (found := loss(other, weights)) < least:
+            if (found := trial(other, weights)) < least:
                 indices, least = other, found
                 self.exchanges_.append(found)
         return indices, weights
@@ -228,7 +286,7 @@ class AnyEstimatorCoreset(Selector):
             held = held[np.isin(labels[held], labels[present[len(held) :]])]
         return np.setdiff1d(present, held), held
 
-    def _selectors(self, estimator, labels, sample_weight, weighted, rng):
+    def _selectors(self, X, labels, sample_weight, weighted, rng):
         # (name, selector, proxy or None, weights) of all choices; a seed is drawn for each, whether it needs one or not
         seeds = iter(rng.integers(MAX_SEED, size=2 + self.n_draws).tolist())
         proxy_seed, seed = next(seeds), next(seeds)
@@ -239,10 +297,11 @@ class AnyEstimatorCoreset(Selector):
                 unset = [key for key in given if key.endswith("random_state") and given[key] is None]
                 proxy.set_params(**dict.fromkeys(unset, proxy_seed))
             weighting = one.weighting if weighted else "binary"
-            problem = LeastSquares(one.l2) if labels is None else Logistic(one.l2)
+            problem = (LeastSquares if labels is None else Logistic)(one.l2, fit_intercept=one.fit_intercept)
             options = dict(problem=problem, size=self.size, weighting=weighting, random_state=seed)
             yield one.name, self._chooser().set_params(**options), proxy, sample_weight
-        draws = [("k-means++", KMeansPlusPlus, StandardScaler(), sample_weight)]
+        scaled = StandardScaler(with_mean=not sparse.issparse(X))
+        draws = [("k-means++", KMeansPlusPlus, scaled, sample_weight)]
         if labels is None:
             draws += [("uniform draw", UniformCoreset, None, sample_weight)]
         else:
@@ -254,10 +313,12 @@ class AnyEstimatorCoreset(Selector):
             yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
 
 
-def chosen(selector, proxy, X, y, sample_weight):
+def select_in_proxy(selector, proxy, X, y, sample_weight):
     """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
-    if proxy is not None:  # selection reads float32 fastest, column by column
-        X = np.asfortranarray(proxy.fit_transform(X, y), dtype=np.float32)
+    if proxy is not None:
+        X = proxy.fit_transform(X, y)
+        if not sparse.issparse(X):  # selection reads float32 fastest, column by column
+            X = np.asfortranarray(X, dtype=np.float32)
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
 
@@ -282,7 +343,10 @@ def exchanged(indices, labels, sample_weight, rows, rng):
 
     Labels None count as one class; where a class has too few other rows, fewer are exchanged.
     """
-    indices, others = indices.copy(), np.setdiff1d(rows, indices)
+    free = np.zeros(len(sample_weight), dtype=bool)
+    free[rows] = True
+    free[indices] = False
+    indices, others = indices.copy(), np.flatnonzero(free)
     places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
     classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
     for label in np.unique(classes[indices[places]]):
@@ -292,6 +356,39 @@ def exchanged(indices, labels, sample_weight, rows, rng):
             share = sample_weight[pool] / sample_weight[pool].sum()
             indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
     return indices
+
+
+def foretell(estimator, X, y, weigh, size, rows, n_trials):
+    """Write to standard error what the trials and one training on all rows will take, from two trainings on `rows`."""
+    seconds, sizes = [], (size, min(len(rows), 10 * size))
+    for m in sizes:
+        some = rows[:: max(1, len(rows) // m)]
+        start = time.perf_counter()
+        clone(estimator).fit(X[some], y[some], **weigh(np.ones(len(some))))
+        seconds.append(time.perf_counter() - start)
+    slope = max(seconds[1] - seconds[0], 0.0) / max(sizes[1] - sizes[0], 1)
+    trials, full = n_trials * seconds[0], seconds[1] + slope * (X.shape[0] - sizes[1])
+    if trials < full:
+        advice = "choosing is cheaper."
+    elif seconds[0] < full:
+        times = int(np.ceil(trials / (full - seconds[0])))
+        advice = f"training on all rows is cheaper unless you train more than {times:,} times."
+    else:
+        advice = "training on all rows is always cheaper."
+    tqdm.write(
+        f"AnyEstimatorCoreset: {n_trials} trainings on {size:,} rows take about {trials:.2g} s, and the choosing comes "
+        f"on top; one training on all {X.shape[0]:,} rows takes about {full:.2g} s: {advice}",
+        file=sys.stderr,
+    )
+
+
+def held_out_trial(estimator, scorer, X, y, options, X_held, y_held, weight):
+    """Loss on held-out rows of a fresh clone trained on (X, y): `held_out_loss`, or minus the score."""
+    # a clone, as fit of an estimator with warm_start goes on from the trial before
+    model = clone(estimator).fit(X, y, **options)
+    if scorer is None:
+        return held_out_loss(model, X_held, y_held, weight)
+    return -scorer(model, X_held, y_held, sample_weight=weight)
 
 
 def held_out_loss(model, X, y, sample_weight=None):

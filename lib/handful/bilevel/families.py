@@ -11,6 +11,13 @@ from handful.proxies import RBF, Nystrom, TreeLeaves
 
 KERNEL = Nystrom(RBF(), n_landmarks=128)
 L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
+OWN = (
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "Ridge",
+    "RidgeCV",
+    "LinearRegression",
+)  # `Logistic`, `LeastSquares`
 LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows has no solution to rounding
 
 
@@ -24,12 +31,16 @@ class Candidate:
     proxy : transformer, or None for the features as they are
     l2 : strength of the penalty of the model that stands in for the estimator
     weighting : "binary" or "optimised", as in `BilevelCoreset`
+    fit_intercept : whether that model has an intercept
+    own : whether that model is the estimator itself, so that there is nothing to try
     """
 
     name: str
     proxy: object
     l2: float
     weighting: str = "binary"
+    fit_intercept: bool = True
+    own: bool = False
 
 
 def linear(estimator, n):
@@ -45,12 +56,15 @@ def linear(estimator, n):
         l2 = alpha if "learning_rate" in given else alpha / n
     else:  # it finds one by cross-validation, or has none
         l2 = 1 / n if {"Cs", "alphas"} & given.keys() else LEAST_L2
-    return [Candidate("linear", None, max(l2, LEAST_L2), "optimised")]
+    squared = given.get("l1_ratio") in (None, 0.0) and given.get("penalty") in (None, "l2", "deprecated")
+    own = type(estimator).__name__ in OWN and squared and given.get("class_weight") is None
+    return [Candidate("linear", None, max(l2, LEAST_L2), "optimised", given.get("fit_intercept", True), own)]
 
 
 def trees(estimator, n):
     """Leaves that rows share in random trees, and kernel features; trees do not mind scales, so the kernel must not."""
-    return [Candidate("random trees", TreeLeaves(), L2), Candidate("RBF", make_pipeline(StandardScaler(), KERNEL), L2)]
+    proxies = {"random trees": TreeLeaves(), "RBF": make_pipeline(StandardScaler(), KERNEL)}
+    return [*(Candidate(name, proxy, L2) for name, proxy in proxies.items()), *logistic(estimator, n)]
 
 
 def networks(estimator, n):
@@ -60,7 +74,12 @@ def networks(estimator, n):
 
 def kernels(estimator, n):
     """Features of the RBF kernel."""
-    return [Candidate("RBF", KERNEL, L2)]
+    return [Candidate("RBF", KERNEL, L2), *logistic(estimator, n)]
+
+
+def logistic(estimator, n):
+    """The plain logistic coreset, for classifiers: under boosting it is often the best of all."""
+    return [Candidate("logistic", StandardScaler(), 1 / n, "optimised")] if is_classifier(estimator) else []
 
 
 # Family -> (where its classes are defined, its candidates); the first that fits counts. A module stands for all in it.
