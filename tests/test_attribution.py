@@ -1,14 +1,19 @@
-"""Suspects: influences are those found by training again, losses those of models that never saw the row."""
+"""Attribution against leaving rows out and training again; suspects against models that never saw the row."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from handful import suspects
-from handful.bilevel import GaussianMixture, LeastSquares, Logistic
+from handful import LeastSquares, Logistic, influence, suspects, unrolled
+from handful.bilevel import GaussianMixture
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
 
 L2 = 0.1
 
@@ -21,31 +26,105 @@ def noisy():
     return X, y
 
 
-def test_an_influence_is_the_rise_of_the_held_out_loss_found_by_training_again(noisy):
+# --- influence
+
+
+def trained(X, Y, penalty, classes):
+    """Parameters (p, k) that minimise the sum of losses and the penalty, slowly; softmax for several classes."""
+    A = np.column_stack([X, np.ones(len(X))])
+
+    def objective(w):
+        W = w.reshape(A.shape[1], -1)
+        return row_losses(W, A, Y, classes).sum() + penalty / 2 * (W[:-1] ** 2).sum()
+
+    start = np.zeros(A.shape[1] * Y.shape[1])
+    return minimize(objective, start, method="BFGS", options={"gtol": 1e-7}).x.reshape(A.shape[1], -1)
+
+
+def row_losses(W, A, Y, classes):
+    Z = A @ W
+    if not classes:
+        return 0.5 * ((Z - Y) ** 2).sum(axis=1)
+    if Y.shape[1] == 1:
+        return (np.logaddexp(0, Z) - Y * Z)[:, 0]
+    return -(Y * log_softmax(Z, axis=1)).sum(axis=1)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "targets"])
+def test_influence_is_the_rise_of_the_loss_found_by_leaving_rows_out_and_training_again(kind):
+    rng = np.random.default_rng(1)
+    X, T = rng.normal(size=(30, 2)), rng.normal(size=(6, 2))
+    targets = {
+        "two classes": lambda Z: (Z[:, 0] + 0.5 * rng.normal(size=len(Z)) > 0).astype(int),
+        "three classes": lambda Z: np.digitize(Z[:, 0] + 0.5 * rng.normal(size=len(Z)), [-0.4, 0.4]),
+        "targets": lambda Z: Z[:, 0] + 0.5 * rng.normal(size=len(Z)),
+    }[kind]
+    y, t = targets(X), targets(T)
+    classes = kind != "targets"
+    problem = Logistic(L2) if classes else LeastSquares(L2)
+    k = {"two classes": 1, "three classes": 3, "targets": 1}[kind]
+    Y, R = ((np.eye(3)[of] if k == 3 else of[:, None].astype(float)) for of in (y, t))
+    B = np.column_stack([T, np.ones(len(T))])
+    full = trained(X, Y, L2 * 30, classes)
+    rise = np.zeros((30, 6))
+    for i in range(30):
+        rest = np.arange(30) != i
+        W = trained(X[rest], Y[rest], L2 * 30, classes)
+        if classes:
+            rise[i] = row_losses(W, B, R, True) - row_losses(full, B, R, True)
+        else:  # the slope of the loss times what the prediction moves by, to which the score is equal
+            rise[i] = ((B @ full - R) * (B @ (W - full)))[:, 0]
+    plain = influence(problem, X, y, T, t, rescaled=False)
+    scores = influence(problem, X, y, T, t)
+    if not classes:
+        np.testing.assert_allclose(scores, rise, atol=1e-5)
+    else:
+        assert np.corrcoef(scores.ravel(), rise.ravel())[0, 1] > 0.99
+    assert np.abs(scores - rise).mean() < 0.8 * np.abs(plain - rise).mean()  # leverage counts
+
+
+def test_influence_refuses_what_it_cannot_attribute(noisy):
     X, y = noisy
-    signs = 2.0 * y - 1
-    A = np.column_stack([X, np.ones(60)])
-    scores = suspects(Logistic(L2), X, y, rule="influence", n_folds=3, random_state=0).scores
-    seed = int(np.random.default_rng(0).integers(np.iinfo(np.int32).max))
-    expected = np.zeros(60)
-    for train, held_out in StratifiedKFold(3, shuffle=True, random_state=seed).split(X, y):
+    with pytest.raises(TypeError, match="knows Logistic and LeastSquares, got GaussianMixture"):
+        influence(GaussianMixture(2), X, y, X, y)
+    with pytest.raises(ValueError, match=r"y_test holds \[2\], which y does not"):
+        influence(Logistic(), X, y, X[:1], [2])
+    with pytest.raises(ValueError, match="X_test must have the 2 columns of X, got 1"):
+        influence(Logistic(), X, y, X[:, :1], y)
+    with pytest.raises(MemoryError, match="principal components"):
+        influence(LeastSquares(), np.zeros((2, 400_000), dtype=np.float32), [0.0, 1.0], np.zeros((1, 400_000)), [0.0])
 
-        def after(row, weight):
-            w = np.full(len(train), 1 / len(train))  # noqa: B023
-            w[row] += weight
 
-            def loss(t):
-                z = signs[train] * (A[train] @ t)  # noqa: B023
-                return w @ np.logaddexp(0, -z) + L2 / 2 * t[:2] @ t[:2], (
-                    -A[train].T @ (w * signs[train] / (1 + np.exp(z))) + L2 * np.append(t[:2], 0)  # noqa: B023
-                )
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "targets"])
+def test_the_unrolled_derivative_is_that_of_training_with_a_little_more_weight(kind):
+    rng = np.random.default_rng(2)
+    X, T = rng.normal(size=(12, 2)), rng.normal(size=(4, 2))
+    k = 3 if kind == "three classes" else 1
+    classes = kind != "targets"
+    y, t = (np.arange(m) % (3 if k == 3 else 2) + (0 if classes else 0.5) for m in (12, 4))
+    Y, R = ((np.eye(3)[of] if k == 3 else of[:, None].astype(float)) for of in (y, t))
+    A, B = (np.column_stack([M, np.ones(len(M))]) for M in (X, T))
+    options = dict(n_epochs=3, batch_size=5, learning_rate=0.3)
 
-            t = minimize(loss, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-11}).x
-            return np.logaddexp(0, -signs[held_out] * (A[held_out] @ t)).mean()  # noqa: B023
+    def final(weights):
+        rng = np.random.default_rng(7)
+        W = rng.uniform(-1, 1, size=(3, k)) / np.sqrt(3)
+        for order in [rng.permutation(12) for _ in range(3)]:
+            for start in range(0, 12, 5):
+                rows = order[start : start + 5]
+                Z = A[rows] @ W
+                P = Z if not classes else np.exp(log_softmax(Z, axis=1)) if k > 1 else 1 / (1 + np.exp(-Z))
+                decayed = W * np.array([[1 - 0.3 * L2], [1 - 0.3 * L2], [1.0]])
+                W = decayed - 0.3 / len(rows) * A[rows].T @ (weights[rows, None] * (P - Y[rows]))
+        return row_losses(W, B, R, classes)
 
-        for k, row in enumerate(train):
-            expected[row] += (after(k, 1e-4) - after(k, -1e-4)) / 2e-4 / 2
-    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-5)
+    scores = unrolled((Logistic if classes else LeastSquares)(L2), X, y, T, t, n_replays=1, random_state=7, **options)
+    for i in range(12):
+        step = 1e-5 * (np.arange(12) == i)
+        np.testing.assert_allclose(scores[i], (final(1 - step) - final(1 + step)) / 2e-5, atol=1e-8)
+
+
+# --- suspects
 
 
 def test_a_loss_is_that_of_a_model_that_never_saw_the_row(noisy):
@@ -55,62 +134,73 @@ def test_a_loss_is_that_of_a_model_that_never_saw_the_row(noisy):
     for train, held_out in StratifiedKFold(3, shuffle=True, random_state=seed).split(X, y):
         model = LogisticRegression(C=1 / (L2 * 40)).fit(X[train], y[train])
         own = -np.log(model.predict_proba(X[held_out])[np.arange(len(held_out)), y[held_out]])
-        np.testing.assert_allclose(found.scores[held_out], own, rtol=1e-3)
-    assert (np.diff(found.scores[found.indices]) <= 0).all()
+        np.testing.assert_allclose(found.scores_[held_out], own, rtol=1e-3)
+    assert (np.diff(found.scores_[found.indices_]) <= 0).all()
     target = X @ [1.0, 2.0]
     target[7] += 30
-    for rule in ("loss", "influence"):
-        assert suspects(LeastSquares(1e-3), X, target, rule=rule, random_state=0).indices[0] == 7
     train, held_out = next(KFold(2, shuffle=True, random_state=seed).split(X))
-    losses = suspects(LeastSquares(1e-3), X, target, n_folds=2, random_state=0).scores
-    from sklearn.linear_model import Ridge
-
+    losses = suspects(LeastSquares(1e-3), X, target, n_folds=2, random_state=0).scores_
     plain = Ridge(1e-3 * 30).fit(X[train], target[train]).predict(X[held_out])
     np.testing.assert_allclose(losses[held_out], (plain - target[held_out]) ** 2 / 2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["loss", "influence"])
-def test_flipped_digits_come_first(rule):
+def test_a_forest_is_asked_for_its_out_of_bag_predictions(noisy):
+    X, y = noisy
+    forest = RandomForestClassifier(200, min_samples_leaf=5, random_state=0)
+    found = suspects(forest, X, y)
+    own = forest.set_params(oob_score=True).fit(X, y).oob_decision_function_
+    np.testing.assert_allclose(found.scores_, -np.log(np.maximum(own[np.arange(60), y], 1e-12)))
+    with pytest.raises(ValueError, match="in every bag of RandomForestClassifier: give n_estimators"):
+        suspects(RandomForestClassifier(2, random_state=0), X, y)
+
+
+@pytest.mark.parametrize(
+    "model", [RandomForestRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0), LeastSquares(1e-3)]
+)
+def test_a_target_far_off_comes_first(noisy, model):
+    X = noisy[0]
+    target = X @ [1.0, 2.0]
+    target[7] += 30
+    assert suspects(model, X, target, random_state=0).indices_[0] == 7
+
+
+@pytest.mark.parametrize(
+    "model", [Logistic(1e-2), LinearSVC(), RandomForestClassifier(min_samples_leaf=3), LogisticRegression(max_iter=500)]
+)
+def test_flipped_digits_come_first_and_the_same_seed_gives_the_same(model):
     X, y = load_digits(return_X_y=True)
     X, y = X[:600] / 16, y[:600].copy()
     y[:30] = (y[:30] + 3) % 10
     names = np.array(list("abcdefghij"))[y]
-    found = suspects(Logistic(1e-2), X, names, rule=rule, random_state=0)
-    assert (found.indices[:30] < 30).sum() >= (25 if rule == "loss" else 15)  # by chance: 1.5
+    found = suspects(model, X, names, random_state=0)
+    assert (found.indices_[:30] < 30).sum() >= 25  # by chance: 1.5
+    np.testing.assert_array_equal(found.scores_, suspects(model, X, names, random_state=0).scores_)
 
 
-def test_the_most_suspect_rows_come_as_they_are_and_a_ranking_is_no_index(noisy):
+def test_a_pipeline_takes_words_and_the_suspects_come_as_they_are(noisy):
     X, y = noisy
-    frame = pd.DataFrame(X, index=[f"row {i}" for i in range(60)])
-    found = suspects(Logistic(L2), frame, y, random_state=0)
+    frame = pd.DataFrame({"side": np.where(X[:, 0] > 0, "right", "left")}, index=[f"row {i}" for i in range(60)])
+    found = suspects(make_pipeline(OneHotEncoder(), LogisticRegression()), frame, y, random_state=0)
     rows, labels = found.take(5, frame, y)
-    assert list(rows.index) == [f"row {i}" for i in found.indices[:5]]
-    np.testing.assert_array_equal(labels, y[found.indices[:5]])
-    np.testing.assert_array_equal(found.take(5, X), X[found.indices[:5]])
+    assert list(rows.index) == [f"row {i}" for i in found.indices_[:5]]
+    np.testing.assert_array_equal(labels, y[found.indices_[:5]])
     with pytest.raises(IndexError):
         X[found]
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         found.take(5, X[:50])
+    assert f"60 rows, the most suspect first, with scores: {found.indices_[0]} (" in repr(found)
+    assert repr(found).count("(") == 10
 
 
 def test_misuse_of_suspects_is_named(noisy):
     X, y = noisy
-    with pytest.raises(ValueError, match=r"rule must be one of \('loss', 'influence'\), got 'entropy'"):
-        suspects(Logistic(), X, y, rule="entropy")
     with pytest.raises(ValueError, match="n_folds must be an integer of at least 2"):
-        suspects(Logistic(), X, y, n_folds=1)
-    with pytest.raises(TypeError, match="knows how to train Logistic and LeastSquares, got GaussianMixture"):
+        suspects(LogisticRegression(), X, y, n_folds=1)
+    with pytest.raises(TypeError, match="must be a classifier or a regressor"):
         suspects(GaussianMixture(2), X, y)
     with pytest.raises(ValueError, match="one class only"):
-        suspects(Logistic(), X, np.zeros(60))
-    for rule in ("loss", "influence"):
-        with pytest.raises(ValueError, match="class 'rare' has one row"):
-            suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]), rule=rule)
-
-
-def test_what_is_printed_names_the_most_suspect_rows_and_no_more_than_ten():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 2))
-    found = suspects(Logistic(L2), X, X[:, 0] > 0, random_state=0)
-    assert f"40 rows, the most suspect first, with scores: {found.indices[0]} (" in repr(found)
-    assert repr(found).count("(") == 10
+        suspects(Logistic(), X, np.zeros(60, int))
+    with pytest.raises(ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave it out"):
+        suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]))
+    with pytest.raises(ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"):
+        suspects(Logistic(), X[:8], np.arange(8) % 2)

@@ -1,7 +1,7 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
 import handful.compiling  # noqa: F401 (says so when a first call compiles)
-from handful.attribution import suspects
+from handful.attribution import influence, suspects, unrolled
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
@@ -40,7 +40,9 @@ __all__ = [
     "UniformCoreset",
     "WeightedFit",
     "compare",
+    "influence",
     "suspects",
+    "unrolled",
 ]
 
 # So that `handful.data.load` works after `import handful` alone. Not `distributed`, which needs dask.

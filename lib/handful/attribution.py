@@ -1,42 +1,257 @@
-"""Rank rows by how likely their label or target is wrong: by out-of-fold loss or by influence on validation rows."""
+"""What each row does to each prediction, and which rows are suspect: influence, unrolled training, out-of-fold loss."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
-from sklearn.utils import check_consistent_length, check_X_y
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import check_array, check_consistent_length, check_X_y
 
 from handful.bilevel.problems.base import check_problem
-from handful.bilevel.problems.joint import selection_for
 from handful.bilevel.problems.linear import LeastSquares, Logistic
-from handful.bilevel.selections.base import Rows
-from handful.checks import MAX_SEED, as_generator, check_integer, check_magnitude
+from handful.checks import MAX_SEED, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
 from handful.types import Seed, Table
 
-RULES = ("loss", "influence")
+BLOCK = 256  # rows whose leverages are computed at a time
+LEAST_PROBABILITY = 1e-12  # of a label: forests give 0, of which the logarithm is infinite
+
+
+class _Linear:
+    # Rows and test rows of a Logistic or LeastSquares, with a column of ones for the intercept; k outputs, the losses'
+    # gradients and Hessians in the outputs. Parameters are matrices, shape (p, k).
+
+    def __init__(self, problem, X, y, X_test, y_test):
+        check_problem(problem)
+        if not isinstance(problem, Logistic | LeastSquares):
+            raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")
+        problem.check()
+        dtypes = [np.float64, np.float32]
+        X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
+        X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
+        if X_test.shape[1] != X.shape[1]:
+            raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
+        problem.encode(y)  # refuses what cannot be trained on
+        self.problem = problem
+        if problem.classifies:
+            labels = np.unique(y)
+            if not np.isin(y_test, labels).all():
+                raise ValueError(f"y_test holds {np.setdiff1d(y_test, labels)[:3].tolist()}, which y does not.")
+            y, y_test = (np.eye(len(labels))[np.searchsorted(labels, of)] for of in (y, y_test))
+            if len(labels) == 2:
+                y, y_test = y[:, 1:], y_test[:, 1:]
+        self.A, self.A_test = self._design(X), self._design(X_test)
+        self.Y, self.Y_test = (of.reshape(len(of), -1).astype(X.dtype) for of in (y, y_test))
+        self.k = self.Y.shape[1]
+        self.l2 = np.full((self.A.shape[1], 1), problem.l2, dtype=X.dtype)
+        if problem.fit_intercept and not problem.penalise_intercept:
+            self.l2[-1] = 0
+
+    def _design(self, X):
+        return np.column_stack([X, np.ones(len(X), X.dtype)]) if self.problem.fit_intercept else X
+
+    def means(self, Z):
+        if not self.problem.classifies:
+            return Z
+        return softmax(Z, axis=-1) if self.k > 1 else (1 / (1 + np.exp(-Z))).astype(Z.dtype)
+
+    def bend(self, P, U):
+        """The Hessian of each row's loss in its outputs, at means P, shape (n, k), times U, shape (n, k, ...)."""
+        P = P.reshape(P.shape + (1,) * (U.ndim - 2))
+        if not self.problem.classifies:
+            return U
+        return P * (U - (P * U).sum(axis=1, keepdims=True)) if self.k > 1 else P * (1 - P) * U
+
+    def train(self):
+        """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
+        shape (k p, k p), output by output."""
+        n, p, k = *self.A.shape, self.k
+        way = "reduce the columns first, to principal components for example"
+        check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
+
+        def loss(w):
+            Z, W = self.A @ w.reshape(p, k), w.reshape(p, k)
+            if not self.problem.classifies:
+                losses = 0.5 * (Z - self.Y) ** 2
+            elif k > 1:
+                losses = logsumexp(Z, axis=1) - (Z * self.Y).sum(axis=1)
+            else:
+                losses = np.logaddexp(0, Z) - Z * self.Y
+            gradient = self.A.T @ (self.means(Z) - self.Y) / n + self.l2 * W
+            return losses.sum() / n + 0.5 * (self.l2 * W**2).sum(), gradient.ravel().astype(float)
+
+        w = np.zeros(p * k)
+        for _ in range(4):  # the last digits come from Newton's method, whose Hessian is needed anyway
+            w = minimize(loss, w, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
+            W = w.reshape(p, k).astype(self.A.dtype)
+            factor = cho_factor(self.hessian(W))
+            step = cho_solve(factor, n * loss(w)[1].reshape(p, k).T.ravel()).reshape(k, p).T
+            if loss((W - step).ravel())[0] <= loss(w)[0]:
+                w = (W - step).ravel()
+        return w.reshape(p, k).astype(self.A.dtype), factor
+
+    def hessian(self, W):
+        n, p, k = *self.A.shape, self.k
+        H = np.zeros((k, p, k, p))
+        S = self.bend(self.means(self.A @ W), np.broadcast_to(np.eye(k, dtype=W.dtype), (n, k, k)))
+        for a in range(k):
+            for b in range(a, k):
+                H[a, :, b] = H[b, :, a] = self.A.T @ (self.A * S[:, a, b, None])
+            H[a, np.arange(p), a, np.arange(p)] += n * self.l2[:, 0]
+        if k > 1 and self.l2[-1, 0] == 0:  # intercepts that rise together change nothing, and no gradient points there
+            H[:, -1, :, -1] += n / k**2
+        return H.reshape(k * p, k * p)
+
+
+def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *, rescaled: bool = True) -> np.ndarray:
+    """By how much the loss of each test row rises if a row is left out of the training: influence functions, exact.
+
+    The sign: a positive score is of a row that helps. The unit: that of the test row's loss (nats; half squared units
+    of y), for one row left out, where the penalty keeps its strength beside the sum of losses (n times `l2`).
+
+    The loss is taken as linear in the parameters. Their change is -H^-1 times the row's gradient with the Hessian H of
+    all rows (Koh and Liang 2017); `rescaled` takes the row out of H, too, by its leverage (Rubinstein and Hopkins,
+    arXiv 2506.06656): then the change is one Newton step from all rows to all but one, exact for `LeastSquares`.
+
+    Parameters
+    ----------
+    problem : Logistic or LeastSquares
+    X, y : rows and labels or targets that are trained on, shapes (n, d) and (n,)
+    X_test, y_test : rows whose losses are asked for, shapes (t, d) and (t,)
+    rescaled : bool
+
+    Returns
+    -------
+    array, shape (n, t)
+
+    Raises
+    ------
+    TypeError
+        for another problem
+    ValueError
+        for rows that the problem refuses, and labels in `y_test` that `y` does not hold
+    MemoryError
+        where the Hessian would not fit, of parameters squared
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from handful import Logistic, influence
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(0)) / X.std(0)
+    >>> scores = influence(Logistic(1e-2), X[100:], y[100:], X[:100], y[:100])
+    >>> scores.shape
+    (469, 100)
+    >>> worst = scores.mean(axis=1).argmin()  # the row without which the test loss would fall most
+    """
+    model = _Linear(problem, X, y, X_test, y_test)
+    A, k = model.A, model.k
+    p = A.shape[1]
+    W, factor = model.train()
+    P = model.means(A @ W)
+    moved = P - model.Y  # of the row's gradient: outer(x, moved)
+    if rescaled:
+        inverse = cho_solve(factor, np.eye(k * p)).reshape(k, p, k, p)
+        for start in range(0, len(A), BLOCK):
+            rows = slice(start, start + BLOCK)
+            reach = np.einsum("ip,apbq,iq->iab", A[rows], inverse, A[rows], optimize=True)
+            moved[rows] = np.linalg.solve(np.eye(k) - model.bend(P[rows], reach), moved[rows][..., None])[..., 0]
+    slopes = model.means(model.A_test @ W) - model.Y_test  # (t, k)
+    V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
+    return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))
+
+
+def unrolled(
+    problem: Any,
+    X: Table,
+    y: Table,
+    X_test: Table,
+    y_test: Table,
+    *,
+    n_epochs: int = 20,
+    batch_size: int = 32,
+    learning_rate: float = 0.01,
+    n_replays: int = 5,
+    random_state: Seed = None,
+) -> np.ndarray:
+    """What each row does to the loss of each test row *along a training by SGD* that ends before it converges.
+
+    The sign and the unit are those of `influence`: the rise of the test row's loss for a row left out, to first order.
+    It is minus the exact derivative of the final loss by the row's weight, by going back through the steps of plain SGD
+    from torch's random start, in closed form for a linear model; nothing has to be tuned. Each replay has a start and
+    an order of its own, and the mean of several is nearer to what a training does on average.
+
+    Parameters
+    ----------
+    problem : Logistic or LeastSquares; its `l2` is a weight decay in every step
+    X, y, X_test, y_test : as in `influence`
+    n_epochs, batch_size, learning_rate : of the training. If a trained model saw only a share of the rows, give that
+        share of its epochs: then there are as many steps
+    n_replays : int
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    array, shape (n, t); memory for as much, and for t times the number of parameters
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from handful import Logistic, unrolled
+    >>> X, y = load_digits(return_X_y=True)
+    >>> unrolled(Logistic(1e-6), X[:200] / 16, y[:200], X[200:210] / 16, y[200:210], n_replays=2).shape
+    (200, 10)
+    """
+    model = _Linear(problem, X, y, X_test, y_test)
+    for name, value in dict(n_epochs=n_epochs, batch_size=batch_size, n_replays=n_replays).items():
+        check_integer(name, value)
+    check_number("learning_rate", learning_rate, above=0)
+    rng = as_generator(random_state)
+    A, Y, k, dtype = model.A, model.Y, model.k, model.A.dtype
+    n, p = A.shape
+    lr, decay = dtype.type(learning_rate), 1 - dtype.type(learning_rate) * model.l2
+    scores = np.zeros((n, len(model.A_test)), dtype=dtype)
+    for _ in range(n_replays):
+        W = rng.uniform(-1, 1, size=(p, k)).astype(dtype) / np.sqrt(dtype.type(p))
+        orders = [rng.permutation(n) for _ in range(n_epochs)]
+        batches = [order[i : i + batch_size] for order in orders for i in range(0, n, batch_size)]
+        path = []
+        for rows in batches:
+            path.append(W)
+            W = decay * W - lr / len(rows) * (A[rows].T @ (model.means(A[rows] @ W) - Y[rows]))
+        slopes = model.means(model.A_test @ W) - model.Y_test
+        V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)  # d (test losses) / d W
+        for rows, W in zip(reversed(batches), reversed(path)):
+            P, U = model.means(A[rows] @ W), (A[rows] @ V).reshape(len(rows), k, -1)
+            scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
+            V *= decay
+            V -= lr / len(rows) * (A[rows].T @ model.bend(P, U).reshape(len(rows), -1))
+    return scores / n_replays
 
 
 @dataclass(frozen=True)
 class Suspects:
-    """A ranking of rows by suspicion. It is no index: ``X[found.indices[:20]]`` or ``found.take(20, X)`` gives rows.
+    """A ranking of rows by suspicion. It is no index: ``X[found.indices_[:20]]`` or ``found.take(20, X)`` gives rows.
 
     Attributes
     ----------
-    indices : int array, shape (n,), positions of rows from the most suspect to the least
-    scores : float array, shape (n,), of the rows in their own order; large is suspect
+    indices_ : int array, shape (n,), positions of rows from the most suspect to the least
+    scores_ : float array, shape (n,), of the rows in their own order; large is suspect
     """
 
-    indices: np.ndarray
-    scores: np.ndarray
+    indices_: np.ndarray
+    scores_: np.ndarray
 
     def __repr__(self):
-        first = ", ".join(f"{i} ({self.scores[i]:.3g})" for i in self.indices[:10])
-        more = ", ..." if len(self.indices) > 10 else ""
-        return f"Suspects of {len(self.indices)} rows, the most suspect first, with scores: {first}{more}"
+        first = ", ".join(f"{i} ({self.scores_[i]:.3g})" for i in self.indices_[:10])
+        more = ", ..." if len(self.indices_) > 10 else ""
+        return f"Suspects of {len(self.indices_)} rows, the most suspect first, with scores: {first}{more}"
 
-    def take(self, size, *data):
+    def take(self, size: int, *data: Any) -> Any:
         """The `size` most suspect rows of each of `data`, in the type in which it came: a frame keeps its own index.
 
         Parameters
@@ -48,105 +263,131 @@ class Suspects:
         -------
         list, or what was given if it is one thing
         """
-        check_integer("size", size, most=len(self.indices))
-        check_consistent_length(self.indices, *data)
-        taken = [take_rows(one, self.indices[:size]) for one in data]
+        check_integer("size", size, most=len(self.indices_))
+        check_consistent_length(self.indices_, *data)
+        taken = [take_rows(one, self.indices_[:size]) for one in data]
         return taken[0] if len(taken) == 1 else taken
 
 
-def suspects(
-    problem: Any, X: Table, y: Table, *, rule: str = "loss", n_folds: int = 5, random_state: Seed = None
-) -> Suspects:
-    """Rank the rows by how suspect their labels are.
+def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_state: Seed = None) -> Suspects:
+    """Rank the rows by how suspect their labels or targets are: by the loss under a model that did not see the row.
+
+    A classifier's loss is minus the logarithm of the label's probability in nats (what cleanlab calls self-confidence);
+    minus its margin where it gives no probabilities; a regressor's is half the squared error. A forest and whatever
+    else has out-of-bag predictions is trained once, on all rows, and asked for those. Others are trained `n_folds`
+    times. A model that fits the data well finds more: compare several by what you know of a few labels.
 
     Parameters
     ----------
-    problem : Logistic or LeastSquares; for "influence" any Problem
-    X : array, data frame or CSR matrix, shape (n, d)
+    estimator : any classifier or regressor of scikit-learn's kind, or a Pipeline that ends in one; or a Logistic or
+        LeastSquares, for the estimator that trains it
+    X : whatever the estimator takes, n rows
     y : labels or targets, shape (n,)
-    rule : "loss", the loss of a row under the model trained on the other folds (for classes: minus the logarithm of
-        what cleanlab calls self-confidence); or "influence", by how much the loss on held-out rows rises with a row's
-        weight: minus the implicit gradient at a coreset of all training rows, which is the influence function (Borsos
-        et al. 2024, Proposition 1), averaged over the folds held out. Where labels were flipped at random the loss
-        found them better (`benchmarks/results/suspects.md`)
     n_folds : int, at least 2, parts held out in turn; classes keep their shares
-    random_state : int, RandomState, Generator or None, for the folds
+    random_state : int, RandomState, Generator or None, for the folds, and for the estimator if its own is None
 
     Returns
     -------
-    Suspects : `indices`, the most suspect row first, and `scores`; its `take` gives the rows
+    Suspects : `indices_`, the most suspect row first, and `scores_`; its `take` gives the rows
 
     Raises
     ------
     ValueError
-        for bad options, a class of one row, and rows that the problem refuses
+        for a class of fewer rows than folds, and for too few trees to have an out-of-bag prediction of each row
     TypeError
-        for anything that is no Problem, and "loss" with another than Logistic or LeastSquares
+        for what is no classifier or regressor
 
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from handful import Logistic, suspects
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from handful import suspects
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = (X - X.mean(0)) / X.std(0)
     >>> y[:20] = 1 - y[:20]
-    >>> found = suspects(Logistic(l2=1e-2), X, y, random_state=0)
-    >>> bool((found.indices[:20] < 20).mean() > 0.5)  # of rows drawn by chance: 0.04
+    >>> found = suspects(RandomForestClassifier(min_samples_leaf=5), X, y, random_state=0)
+    >>> bool((found.indices_[:20] < 20).mean() > 0.5)  # of rows drawn by chance: 0.04
     True
     >>> X_worst, y_worst = found.take(20, X, y)  # to look at
     >>> X_worst.shape
     (20, 30)
     """
-    from sklearn.model_selection import KFold, StratifiedKFold  # here, as importing it takes a while
-
-    check_problem(problem)
-    problem.check()
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {RULES}, got {rule!r}.")
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-    check_magnitude(getattr(X, "data", X) if hasattr(X, "tocsr") else X, "X", X.dtype)
-    check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
-    problem.encode(y)  # refuses what cannot be trained on
-    if problem.classifies:
-        labels, counts = np.unique(y, return_counts=True)
-        if counts.min() < 2:
-            label = labels[counts.argmin()].item()
-            raise ValueError(f"class {label!r} has one row: a model trained without it cannot judge it. Leave it out.")
     rng = as_generator(random_state)
-    folds = (StratifiedKFold if problem.classifies else KFold)(
-        n_folds, shuffle=True, random_state=int(rng.integers(MAX_SEED))
-    )
-    scores = _losses(problem, X, y, folds) if rule == "loss" else _influences(problem, X, y, folds, rng)
+    y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+    check_consistent_length(X, y)
+    if isinstance(estimator, Logistic | LeastSquares):
+        estimator = _trainer(estimator, len(y) * (1 - 1 / n_folds))
+    if isinstance(estimator, type) or not (is_classifier(estimator) or is_regressor(estimator)):
+        raise TypeError(f"estimator must be a classifier or a regressor, or a Logistic problem, got {estimator!r}.")
+    model, own = clone(estimator), estimator.get_params()
+    fold_seed = int(rng.integers(MAX_SEED))
+    if own.get("random_state", 0) is None:
+        model.set_params(random_state=int(rng.integers(MAX_SEED)))
+    classes = np.unique(y, return_inverse=True) if is_classifier(estimator) else None
+    if "oob_score" in own and own.get("bootstrap", True):
+        predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
+    else:
+        predicted = _out_of_fold(model, X, y, classes, n_folds, fold_seed)
+    if classes is None:
+        scores = 0.5 * (predicted - y) ** 2
+    else:
+        scores = -predicted[np.arange(len(y)), classes[1]]
     return Suspects(np.argsort(-scores, kind="stable"), scores)
 
 
-def _influences(problem, X, y, folds, rng):
-    n = len(y)
-    scores = np.zeros(n)
-    for train, held_out in folds.split(X, y):
-        outer = np.zeros(n)
-        outer[held_out] = 1.0
-        model = selection_for(problem, Rows(X, y, outer, held_out), rng)
-        model.add(train)
-        model.solve()
-        scores[train] -= model.row_scores()[train] / (folds.n_splits - 1)
-    return scores
+def _out_of_bag(model, X, y, classes):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Some inputs do not have OOB")
+        try:
+            model.fit(X, y)
+        except UserWarning as missing:
+            name = type(model).__name__
+            raise ValueError(f"some rows are in every bag of {name}: give n_estimators=100 or more.") from missing
+    if classes is None:
+        return model.oob_prediction_
+    return np.log(np.maximum(model.oob_decision_function_, LEAST_PROBABILITY))
 
 
-def _losses(problem, X, y, folds):
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.model_selection import cross_val_predict
+def _out_of_fold(model, X, y, classes, n_folds, seed):
+    # Predictions, or for each class the logarithm of its probability (its lead over the best other without any).
+    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict  # importing it takes a while
 
-    if not isinstance(problem, Logistic | LeastSquares):
-        name = type(problem).__name__
-        raise TypeError(f"rule='loss' knows how to train Logistic and LeastSquares, got {name}: take 'influence'.")
-    n = len(y) * (1 - 1 / folds.n_splits)
-    if problem.penalise_intercept and problem.fit_intercept:
-        raise ValueError("rule='loss' trains with a free intercept or none: give penalise_intercept=False.")
-    if not problem.classifies:
-        model = Ridge(problem.l2 * n, fit_intercept=problem.fit_intercept)
-        return 0.5 * (cross_val_predict(model, X, y, cv=folds) - y) ** 2
-    model = LogisticRegression(C=1 / (problem.l2 * n), fit_intercept=problem.fit_intercept, max_iter=1000)
+    check_integer("n_folds", n_folds, least=2, most=len(y), why="parts held out in turn")
+    options = dict(shuffle=True, random_state=seed)
+    if classes is None:
+        return cross_val_predict(model, X, y, cv=KFold(n_folds, **options))
+    labels, counts = classes[0], np.bincount(classes[1])
+    if len(labels) < 2:
+        raise ValueError(f"y holds one class only, {labels[0]!r}: there is nothing to tell it from.")
+    if counts.min() < n_folds:
+        label, few = labels[counts.argmin()], counts.min()
+        raise ValueError(
+            f"class {label.item() if hasattr(label, 'item') else label!r} has {few} rows, fewer than "
+            f"n_folds={n_folds}: {f'give n_folds={few}' if few > 1 else 'leave it out'}, or a forest, which needs none."
+        )
+    folds = StratifiedKFold(n_folds, **options)
+    if hasattr(model, "decision_function") and hasattr(model, "predict_proba") and _is_logistic(model):
+        z = cross_val_predict(model, X, y, cv=folds, method="decision_function")  # finite, however sure
+        return log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)
+    if hasattr(model, "predict_proba"):
+        shares = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
+        return np.log(np.maximum(shares, LEAST_PROBABILITY))
     z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
-    logs = log_softmax(z if z.ndim == 2 else np.column_stack([np.zeros(len(z)), z]), axis=1)  # finite, however sure
-    return -logs[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
+    z = z if z.ndim == 2 else np.column_stack([-z, z])
+    first, second = -np.sort(-z, axis=1)[:, :2].T
+    return z - np.where(z == first[:, None], second[:, None], first[:, None])
+
+
+def _is_logistic(model):
+    last = model[-1] if hasattr(model, "steps") else model
+    return type(last).__name__ in ("LogisticRegression", "LogisticRegressionCV")
+
+
+def _trainer(problem, n):
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    problem.check()
+    if problem.penalise_intercept and problem.fit_intercept:
+        raise ValueError("suspects trains with a free intercept or none: give penalise_intercept=False.")
+    if isinstance(problem, LeastSquares):
+        return Ridge(problem.l2 * n, fit_intercept=problem.fit_intercept)
+    return LogisticRegression(C=1 / (problem.l2 * n), fit_intercept=problem.fit_intercept, max_iter=1000)
