@@ -6,9 +6,10 @@ import shutil
 import pandas as pd
 import pytest
 from handful_papers import run
+from handful_papers.claims import PROFILES
 from handful_papers.experiment import figure, names
 from handful_papers.provenance import ROOT
-from handful_papers.run import NOTEBOOKS, compare, lint, plan, reproduce
+from handful_papers.run import NOTEBOOKS, compare, plan, reproduce
 
 EXPECTED = ROOT / "tests" / "expected"
 NAMES = names()
@@ -20,6 +21,22 @@ def test_each_notebook_has_its_entry_its_expected_numbers_and_a_link_in_the_inde
     assert set(NAMES) == notebooks == expected
     index = (NOTEBOOKS / "index.ipynb").read_text(encoding="utf-8")
     assert [name for name in NAMES if f"({name}.ipynb)" not in index] == []
+
+
+def lint(name):
+    """What is wrong with a notebook's source and its figure's entry: a list of sentences."""
+    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code, wrong = [c for c in cells if c["cell_type"] == "code"], []
+    if any(c.get("outputs") or c.get("execution_count") for c in code):
+        wrong.append("has outputs; strip them: nbstripout")
+    if (lines := sum(len("".join(c["source"]).splitlines()) for c in code)) > 200:
+        wrong.append(f"{lines} lines of code, more than 200; move some to the figure's module")
+    runs = {profile: plan(profile, [name])[0] for profile in PROFILES}
+    if runs["quick"].given:
+        wrong.append("the cell holds the quick values; the entry of quick has its minutes alone")
+    if lost := sorted(set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}):
+        wrong.append(f"profile paper does not say its {', '.join(lost)}")
+    return [f"{name}: {sentence}" for sentence in wrong]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,12 +13,8 @@ def add_commands(commands):
     """Add the reproduction's commands to an argparse object of sub-parsers."""
     from handful_papers.claims import PROFILES
 
-    reproduce = commands.add_parser(
-        "reproduce",
-        help="run the papers' notebooks",
-        description="Run the papers' notebooks. What is current is not run again; a killed run goes on where it was; a "
-        "notebook that fails does not stop the others.",
-    )
+    words = "run the papers' notebooks: those that are not current; a killed run goes on where it was"
+    reproduce = commands.add_parser("reproduce", help=words, description=words)
     words = "quick (small data, minutes; the default), laptop (the papers' data, hours) or paper (the papers' protocol)"
     reproduce.add_argument("--profile", choices=PROFILES, default="quick", help=words)
     reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
@@ -64,7 +60,8 @@ def _reproduce(args):
         os.environ["HANDFUL_DASK"] = args.dask
     runs = run.plan(args.profile, args.only)
     outcomes = run.reproduce(runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True))
-    print(f"\n{site.terminal((args.profile,))}\nResults: {run.FIGURES / args.profile}. `make docs` builds the site.")
+    table = site.terminal((args.profile,), only=list(outcomes))
+    print(f"\n{table}\nResults: {run.FIGURES / args.profile}. `make docs` builds the site.")
     return 1 if any(error not in ("", "current") for error in outcomes.values()) else 0
 
 
@@ -75,7 +72,7 @@ def _list(args):
     for one in run.plan(args.profile, args.only):
         row = rows[one.name]
         state = "to run" if row["record"] is None or row["stale"] else "on record"
-        print(f"{one.name:<36} {one.minutes:>6g} min  {state:<10} {row['labels'] or row['titles']}")
+        print(f"{one.name:<36} {one.minutes:>6g} min  {state:<10} {row['title']}")
     return 0
 
 

@@ -273,8 +273,8 @@ class Experiment:
             frames += [pd.DataFrame(rows).assign(**plain)] if rows else []
         self._sweep_wall += time.perf_counter() - start
         rows = pd.concat(frames, ignore_index=True)
-        if share:  # for `handful audit`, which compares them with the rows on record
-            rows.to_csv(Path(os.environ["HANDFUL_AUDIT_ROWS"]) / f"{time.time_ns()}.csv", index=False)
+        if share:
+            self._hand_over(rows)
         return rows
 
     @property
@@ -305,6 +305,8 @@ class Experiment:
             raise ValueError(f"{self.name}: no rows to save; a notebook leaves one per (method, setting, seed).")
         path = self.folder / f"{self._stem}.json"
         if os.environ.get("HANDFUL_AUDIT"):
+            if not self._sweep_wall:
+                self._hand_over(frame)
             return path
         figures = {} if fig is None else fig if isinstance(fig, dict) else {"": fig}
         captions = caption if isinstance(caption, dict) else dict.fromkeys(list(figures)[:1], caption)
@@ -331,6 +333,10 @@ class Experiment:
     def claims_table(self):
         """The claims as judged, for display (see `claims_table`)."""
         return claims_table(self.claims)
+
+    def _hand_over(self, rows):
+        """Leave rows for `handful audit`, which compares them with those on record."""
+        rows.to_csv(Path(os.environ["HANDFUL_AUDIT_ROWS"]) / f"{time.time_ns()}.csv", index=False)
 
     def _record(self, frame, figures):
         sha, dirty = commit()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handful_papers.claims import PROFILES, judge_all, read_record
+from handful_papers.claims import judge_all, read_record
 from handful_papers.experiment import claims_table, figure, names, run_of
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
@@ -355,19 +355,3 @@ def compare(rows, reference, rules, rtol=None):
             told = f"most in row {worst}: {ours[worst]}, expected {theirs[worst]}"
             problems.append(f"{column} differs in {(~close).sum()} of {len(rows)} rows, {told}")
     return problems
-
-
-def lint(name):
-    """What is wrong with a notebook's source and its figure's entry: a list of sentences."""
-    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
-    code, wrong = [c for c in cells if c["cell_type"] == "code"], []
-    if any(c.get("outputs") or c.get("execution_count") for c in code):
-        wrong.append("has outputs; strip them: nbstripout")
-    if (lines := sum(len("".join(c["source"]).splitlines()) for c in code)) > 200:
-        wrong.append(f"{lines} lines of code, more than 200; move some to the figure's module")
-    runs = {profile: _plan(name, profile) for profile in PROFILES}
-    if runs["quick"].given:
-        wrong.append("the cell holds the quick values; the entry of quick has its minutes alone")
-    if lost := sorted(set(runs["laptop"].given) - set(runs["paper"].given) - {"n_jobs", "show", "device"}):
-        wrong.append(f"profile paper does not say its {', '.join(lost)}")
-    return [f"{name}: {sentence}" for sentence in wrong]

@@ -4,16 +4,17 @@ import os
 import re
 from collections import Counter
 
-from handful_papers.claims import HOME, VERDICTS
+from handful_papers.claims import VERDICTS, number
 from handful_papers.experiment import GENERATED, OWN, figure, ours_text, paper_text, papers, verdict_text
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
 
-STRATA = ("on the paper's data", "reduced or stand-in data", "mathematics and timing")
-REPOSITORY = HOME.parents[1]
+STRATA = ("on the paper's data", "on reduced or stand-in data", "mathematics and timing", "ours")
 
 
 def stratum(claim, record):
-    """Which of the `STRATA` a judged claim counts in: by what it is, and by the data of its run."""
+    """Which of the `STRATA` a judged claim counts in: by whose it is, what it is, and the data of its run."""
+    if claim["whose"] == "own":
+        return STRATA[3]
     if claim["kind"] == "check":
         return STRATA[2]
     generated = record["level"]["kind"] == GENERATED and not any(i.get("data") for i in figure(record["item"])["item"])
@@ -21,14 +22,14 @@ def stratum(claim, record):
 
 
 def tally(claims):
-    """How often each verdict came, as words: "12 agree, 3 disagree, 5 cannot tell (3 noise, 2 size)"."""
-    counts, told = Counter(c["verdict"] for c in claims), []
+    """How often each verdict came, as words: "12 agree, 3 disagree, 5 cannot tell (3 noise, 2 size)"; "–" for none."""
+    told = []
     for verdict in VERDICTS:
-        reasons = Counter(c["reason"] for c in claims if c["verdict"] == verdict and c["reason"])
-        why = f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})" if reasons else ""
-        if n := counts[verdict]:
-            told.append(f"{n} {verdict if n == 1 else verdict.rstrip('s')}{why}")
-    return ", ".join(told) or "no claims"
+        mine = [c for c in claims if c["verdict"] == verdict]
+        reasons = Counter(c["reason"] for c in mine if c["reason"]).most_common()
+        why = f" ({', '.join(f'{n} {reason}' for reason, n in reasons)})" if reasons else ""
+        told += [f"{len(mine)} {verdict if len(mine) == 1 else verdict.rstrip('s')}{why}"] if mine else []
+    return ", ".join(told) or "–"
 
 
 def item_rows(profiles=COMMITTED, figures=FIGURES):
@@ -36,118 +37,85 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
 
     Returns
     -------
-    rows : list of dict with name, labels, titles, record (None where there is none), path, stale (a reason, or "")
+    rows : list of dict with name, title, record and its path (None where there is none), stale (a reason, or ""),
+        claims, and what tables say of it: data, verdicts of the paper's claims, time
     refused : list of str
     """
     found, refused = records(figures, profiles)
-    first = {}
-    for path, record in found:
-        first.setdefault(record["item"], (path, record))
-    rows = []
+    first, rows = {record["item"]: (path, record) for path, record in found[::-1]}, []
     for run in plan(profiles[-1]):
         path, record = first.get(run.name, (None, None))
         items = figure(run.name)["item"]
-        why = stale(record, plan(record["profile"], [run.name])[0]) if record else ""
-        labels = ", ".join(item["label"] for item in items if item["label"])
-        rows.append(
-            dict(
-                name=run.name,
-                labels=labels,
-                titles="; ".join(i["title"] for i in items),
-                record=record,
-                path=path,
-                stale=why,
-            )
-        )
+        labels, title = ", ".join(filter(None, (i["label"] for i in items))), "; ".join(i["title"] for i in items)
+        row = dict(name=run.name, title=f"{labels}: {title}" if labels else title, record=record, path=path, claims=[])
+        row |= dict(stale="", data="not run", verdicts="–", time="–")
+        if record:
+            row |= dict(claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0]))
+            minutes = number(float(f"{record['seconds'] / 60:.2g}"))
+            row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
+            row["verdicts"] = tally([c for c in record["claims"] if c["whose"] == "paper"])
+        rows.append(row)
     return rows, refused
 
 
-def terminal(profiles=COMMITTED, figures=FIGURES):
-    """The table of all figures as text: whose record, how old, of which data, and its verdicts."""
+def by_stratum(rows):
+    """Stratum -> tally of the claims of these rows."""
+    judged = [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
+    return {name: tally([claim for where, claim in judged if where == name]) for name in STRATA}
+
+
+def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
+    """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is stale."""
     rows, refused = item_rows(profiles, figures)
-    lines = []
+    rows = [row for row in rows if only is None or row["name"] in only]
+    lines = [f"Left out: {sentence}" for sentence in refused]
     for row in rows:
-        record = row["record"]
-        if record is None:
-            lines.append(f"{row['name']:<36} not run at {' or '.join(profiles)}")
-            continue
-        state = f"stale: {row['stale']}" if row["stale"] else "current"
-        verdicts = tally([c for c in record["claims"] if c["whose"] == "paper"])
-        lines.append(f"{row['name']:<36} {record['profile']:<6} {state}; {record['level']['text']}; {verdicts}")
-    judged = [(c, row["record"]) for row in rows if row["record"] for c in row["record"]["claims"]]
-    for name in STRATA:
-        mine = [c for c, record in judged if c["whose"] == "paper" and stratum(c, record) == name]
-        lines.append(f"Claims of the papers {name}: {tally(mine)}")
-    lines.append(f"Claims of our own: {tally([c for c, _ in judged if c['whose'] == 'own'])}")
-    n_stale = sum(bool(row["stale"]) for row in rows)
-    lines.append(f"{sum(row['record'] is not None for row in rows)} of {len(rows)} figures on record, {n_stale} stale.")
-    return "\n".join([*(f"Left out: {sentence}" for sentence in refused), *lines])
+        state = f"stale: {row['stale']}; " if row["stale"] else ""
+        lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}; {row['verdicts']}")
+    lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
+    counts = sum(row["record"] is not None for row in rows), len(rows), sum(bool(row["stale"]) for row in rows)
+    return "\n".join([*lines, "{} of {} figures on record, {} stale.".format(*counts)])
 
 
-def verdict_table(figures=FIGURES):
-    """Markdown: the papers' claims by stratum and verdict, paper by paper."""
-    rows, _ = item_rows(figures=figures)
-    lines = _table(["paper", *STRATA, "ours (extensions, controls)"])
+def verdict_table():
+    """Markdown: the claims by stratum and verdict, paper by paper."""
+    rows, lines = item_rows()[0], _table(["paper", *STRATA])
     for key, paper in papers().items():
-        judged = [
-            (c, r["record"])
-            for r in rows
-            if r["record"] and r["name"].startswith(f"{key}/")
-            for c in r["record"]["claims"]
-        ]
-        theirs = [
-            tally([c for c, rec in judged if c["whose"] == "paper" and stratum(c, rec) == name]) for name in STRATA
-        ]
-        own = tally([c for c, _ in judged if c["whose"] == "own"])
-        lines.append(_cells(f"[{paper['title']}]({key}.md)", *(t if t != "no claims" else "–" for t in (*theirs, own))))
+        mine = [row for row in rows if row["name"].startswith(f"{key}/")]
+        lines.append(_cells(f"[{paper['title']}]({key}.md)", *by_stratum(mine).values()))
     return "\n".join(lines)
 
 
-def items_table(profiles=COMMITTED, figures=FIGURES):
+def items_table():
     """Markdown: every figure with the data of its run, its verdicts and the minutes that it took."""
-    rows, _ = item_rows(profiles, figures)
     lines = _table(["item", "data of the run", "the paper's claims", "minutes (profile)"])
-    for row in rows:
-        label = f"{row['labels']}: {row['titles']}" if row["labels"] else row["titles"]
-        link = f"[{label}](#{_target(row)})"
-        if (record := row["record"]) is None:
-            lines.append(_cells(link, "not run", "–", "–"))
-            continue
-        verdicts = tally([c for c in record["claims"] if c["whose"] == "paper"])
-        time = f"{record['seconds'] / 60:.2g} ({record['profile']})"
-        lines.append(_cells(link, record["level"]["text"], verdicts if verdicts != "no claims" else "–", time))
+    for row in item_rows()[0]:
+        lines.append(_cells(f"[{row['title']}](#{_target(row)})", row["data"], row["verdicts"], row["time"]))
     return "\n".join(lines)
 
 
-def paper_page(key, folder, figures=FIGURES):
+def paper_page(key, folder):
     """Markdown: a paper's figures, each with its picture, what made it, and its claims in a table that unfolds."""
-    paper, rows = papers()[key], item_rows(figures=figures)[0]
+    paper, rows = papers()[key], [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
     lines = [f"# {paper['title']}", "", f"{paper['source']}. {paper['about']}.", ""]
     lines += [f"[The paper]({paper['url']})", ""] if paper.get("url") else []
-    for row in (row for row in rows if row["name"].startswith(f"{key}/")):
-        stem, record = row["name"].split("/")[1], row["record"]
-        abouts = dict.fromkeys(f"{item['about']}." for item in figure(row["name"])["item"])
-        heading = f"{row['labels']}: {row['titles']}" if row["labels"] else row["titles"]
-        lines += [f"({_target(row)})=", f"## {heading}", ""]
-        lines += [*abouts, ""]
+    for row in rows:
+        record, abouts = row["record"], dict.fromkeys(f"{item['about']}." for item in figure(row["name"])["item"])
+        lines += [f"({_target(row)})=", f"## {row['title']}", "", *abouts, ""]
         if record is None:
-            lines += [f"Not run yet: `handful reproduce --profile laptop --only {stem}`.", ""]
+            lines += [f"Not run yet: `handful reproduce --profile laptop --only {row['name']}`.", ""]
             continue
         for name, caption in list(record["figures"].items())[:1]:
             lines += [f"![{caption}]({os.path.relpath(row['path'].with_name(f'{name}.png'), folder)})", ""]
-        made = f"profile {record['profile']}, {len(record['seeds'])} seeds, {record['seconds'] / 60:.2g} minutes"
-        source = f"[the executed notebook](../notebooks/{row['name']}.ipynb)"
-        lines += [
-            f"{source[0].upper()}{source[1:]}; data: {record['level']['text']}; {made}; commit {record['commit'][:10]}."
-        ]
+        lines += [f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};"]
+        lines += [f"{len(record['seeds'])} seeds, {row['time']} minutes; commit {str(record['commit'])[:10]}."]
         lines += [f"*Stale: {row['stale']}.*"] if row["stale"] else []
         if record["reductions"]:
             lines += _folded("Other than in the paper", [f"- {_plain(s)}" for s in record["reductions"]])
         if record["claims"]:
             lines += _folded(f"Claims: {tally(record['claims'])}", _claims(record["claims"]))
-        lines += [""]
-    notebooks = [f"../notebooks/{row['name']}" for row in rows if row["record"] and row["name"].startswith(f"{key}/")]
-    return "\n".join([*lines, "```{toctree}", ":hidden:", *notebooks, "```", ""])
+    notebooks = [f"../notebooks/{row['name']}" for row in rows if row["record"]]
+    return "\n".join([*lines, "", "```{toctree}", ":hidden:", *notebooks, "```", ""])
 
 
 def _claims(claims):
@@ -178,7 +146,8 @@ def write_pages(docs):
     for row in item_rows()[0]:
         executed = row["path"].with_suffix(".ipynb") if row["path"] else None
         if executed and executed.is_file():
-            pages[notebooks / f"{row['name']}.ipynb"] = executed.read_text(encoding="utf-8")
+            text = executed.read_text(encoding="utf-8")
+            pages[notebooks / f"{row['name']}.ipynb"] = text.replace("](../../figures/", "](../../../figures/")
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # sphinx reads only what changed

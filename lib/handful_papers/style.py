@@ -35,25 +35,7 @@ BASELINES = {
     "kcenter": ["k-center", "pale", "v", "-."],
 }
 # What figures call data sets that the registry has under a key.
-DATA_NAMES = {
-    "birch_5x5": "BIRCH",
-    "breast_cancer": "Breast cancer",
-    "cifar10": "CIFAR-10",
-    "cifar10_full": "CIFAR-10",
-    "cod_rna": "cod-rna",
-    "covtype": "Covertype",
-    "covtype_subset": "Covertype, 16 %",
-    "credit_default": "Credit",
-    "digits": "Digits",
-    "fsdd": "Spoken Digits",
-    "gaussian_mixture": "Gaussian mixture",
-    "mnist": "MNIST",
-    "pathological": "Pathological",
-    "sample_patches": "image patches",
-    "skin_nonskin": "Skin",
-    "susy_subset": "SUSY",
-    "w8a": "W8a",
-}
+DATA_NAMES = tomllib.loads((HOME / "data_names.toml").read_text(encoding="utf-8"))
 
 
 def data_name(key):
