@@ -110,7 +110,7 @@ def checkout(tmp_path_factory):
 
 @pytest.mark.timeout(600)
 def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_numbers_or_parameters_change(checkout):
-    done = checkout.handful("reproduce", "--profile", "laptop")
+    done = checkout.handful("reproduce", "--profile", "laptop", "--jobs", "2")
     assert done.returncode == 1, done.stderr
     assert "demo/bad: failed, cell 3: ZeroDivisionError: division by zero" in done.stdout
     assert "demo/fig: done" in done.stdout
