@@ -246,7 +246,7 @@ class Experiment:
         Whatever a task raises; what had finished stays finished.
         """
         import pandas as pd
-        from joblib import Memory, Parallel, delayed
+        from joblib import Memory, delayed
         from tqdm import tqdm
 
         start = time.perf_counter()
@@ -261,10 +261,9 @@ class Experiment:
             )
         memory = Memory(self.folder / ".tasks" / self._stem, verbose=0)
         run, key = memory.cache(run_task), [inspect.getsource(inspect.getmodule(function)), versions(PACKAGES[1:])]
-        with _workers(n_jobs) as parallel:
+        with workers(n_jobs) as parallel:
             calls = (delayed(run)(function, shared | task, key) for task in tasks)
-            found = parallel(Parallel, calls)
-            results = list(tqdm(found, total=len(tasks), desc=function.__name__, unit="task", disable=None))
+            results = list(tqdm(parallel(calls), total=len(tasks), desc=function.__name__, unit="task", disable=None))
         frames = []
         for task, (rows, seconds, sha) in zip(tasks, results):
             self._sweep_seconds += seconds
@@ -381,20 +380,23 @@ def run_task(function, arguments, key):
 
 
 @contextlib.contextmanager
-def _workers(n_jobs):
-    """A function of `Parallel` and calls that gives their results in order, as they come."""
-    from joblib import parallel_config
+def workers(n_jobs):
+    """A function of joblib's delayed calls that gives their results in order, as they come.
+
+    Calls run in this process, in `n_jobs` others of one thread each, or on the scheduler that ``$HANDFUL_DASK`` names.
+    """
+    from joblib import Parallel, parallel_config
 
     if address := os.environ.get("HANDFUL_DASK"):
         from dask.distributed import Client
 
         with Client(address), parallel_config("dask"):
-            yield lambda parallel, calls: parallel(return_as="generator")(calls)
+            yield Parallel(return_as="generator")
     elif n_jobs == 1:
-        yield lambda parallel, calls: (run(*args) for run, args, _ in calls)
+        yield Parallel(1, return_as="generator")
     else:
         with parallel_config("loky", inner_max_num_threads=1):
-            yield lambda parallel, calls: parallel(n_jobs, return_as="generator")(calls)
+            yield Parallel(n_jobs, return_as="generator")
 
 
 def run_of(record, folder):

@@ -12,6 +12,8 @@ import nbformat
 import pandas as pd
 import pytest
 from handful_papers.claims import read_record
+from handful_papers.experiment import workers
+from joblib import delayed
 
 MODULE = """
 import os
@@ -199,3 +201,18 @@ def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout
     assert checkout.handful("report").returncode == 0
     path.with_suffix(".ipynb").write_text(executed)
     assert json.loads(text)["item"] == "demo/fig"
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, "dask"])
+def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs, monkeypatch):
+    calls = [delayed(divmod)(i, 7) for i in range(20)]
+    if n_jobs == "dask":
+        distributed = pytest.importorskip("dask.distributed", reason="an optional extra")
+        with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+            monkeypatch.setenv("HANDFUL_DASK", cluster.scheduler_address)
+            with workers(1) as run:
+                found = list(run(iter(calls)))
+    else:
+        with workers(n_jobs) as run:
+            found = list(run(iter(calls)))
+    assert found == [divmod(i, 7) for i in range(20)]
