@@ -56,7 +56,6 @@ ROOMS = [
     ["continual"],
     ["active"],
     ["dictionary"],
-    ["comparison"],
     ["compare"],
     ["data"],
     ["warmup"],

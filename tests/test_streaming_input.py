@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from handful.baselines import UniformCoreset
+from handful.baselines import KCenter, UniformCoreset
 from handful.sensitivity.lightweight import LightweightCoreset
 from handful.sensitivity.svm import SVMCoreset
-from handful.streaming import ClassBalancedReservoir, DynamicMergeReduce, MergeReduce, Reservoir, reservoir
+from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir, ReservoirCoreset, reservoir
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -26,11 +26,13 @@ class Refusing(UniformCoreset):
 def of(kind, **options):
     if kind in (Reservoir, ClassBalancedReservoir):
         return kind(20, random_state=0, **options)
+    if kind is ReservoirCoreset:
+        return kind(UniformCoreset(), size=20, random_state=0, **options)
     return kind(Refusing(), size=20, leaf_size=50, random_state=0, **options)
 
 
 def feed(stream, *chunk):
-    return (stream.insert if isinstance(stream, DynamicMergeReduce) else stream.partial_fit)(*chunk)
+    return stream.partial_fit(*chunk)
 
 
 @parametrize_with_checks(
@@ -38,7 +40,7 @@ def feed(stream, *chunk):
         MergeReduce(UniformCoreset(), size=5, leaf_size=10),
         MergeReduce(LightweightCoreset(), size=5, leaf_size=10, n_slots=2),
         MergeReduce(SVMCoreset(), size=5, leaf_size=10),
-        DynamicMergeReduce(UniformCoreset(), size=5, leaf_size=10),
+        ReservoirCoreset(KCenter(), size=5, n_held=20),
         Reservoir(5),
         ClassBalancedReservoir(5),
     ]
@@ -47,7 +49,7 @@ def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
-KINDS = [MergeReduce, DynamicMergeReduce, Reservoir, ClassBalancedReservoir]
+KINDS = [MergeReduce, Reservoir, ClassBalancedReservoir, ReservoirCoreset]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -75,8 +77,8 @@ BAD = {
 }
 BAD_LATER = {
     "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
-    "words": (lambda X, y: (X, np.full(len(X), "a")), "y holds words, but the stream began with numbers"),
-    "sparse": (lambda X, y: (sparse.csr_array(X), y), "X is sparse, but the stream began with dense rows"),
+    "words": (lambda X, y: (X, np.full(len(X), "a")), "the chunk has words in y, but the stream so far has numbers"),
+    "sparse": (lambda X, y: (sparse.csr_array(X), y), "the chunk has sparse rows, but the stream so far has dense"),
 }
 BAD_WEIGHTS = {
     "negative weight": (lambda X, y: (X, y, last(np.ones(len(X)), -1.0)), "must not be negative"),
@@ -89,7 +91,7 @@ BAD_FOR_SELECTOR = {"selector": (lambda X, y: (last(X, 1e3), y), "refused")}
 
 def cases():
     for kind in KINDS:
-        reservoirs = kind in (Reservoir, ClassBalancedReservoir)
+        reservoirs = issubclass(kind, Reservoir)
         first = BAD | ({} if reservoirs else BAD_WEIGHTS) | (BAD_FOR_SELECTOR if kind is MergeReduce else {})
         for n_slots in [None, 3] if kind is MergeReduce else [None]:
             options = {} if n_slots is None else {"n_slots": n_slots}
@@ -118,7 +120,7 @@ def test_a_chunk_that_fails_midway_changes_nothing(data, kind, options, n_before
     np.testing.assert_array_equal(stream.weights_, undisturbed.weights_)
 
 
-@pytest.mark.parametrize("kind", [Reservoir, ClassBalancedReservoir])
+@pytest.mark.parametrize("kind", [Reservoir, ClassBalancedReservoir, ReservoirCoreset])
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_what_stops_a_reservoir_after_its_draws_changes_nothing(data, monkeypatch, kind, error):
     def stop(nodes):
@@ -141,7 +143,7 @@ def test_dense_rows_are_refused_by_a_sparse_stream(data, kind):
     X, y = data
     stream = of(kind)
     feed(stream, sparse.csr_array(X[:100]), y[:100])
-    with pytest.raises(ValueError, match="X is dense, but the stream began with sparse rows"):
+    with pytest.raises(ValueError, match="the chunk has dense rows, but the stream so far has sparse"):
         feed(stream, X[100:], y[100:])
     feed(stream, sparse.coo_array(X[100:200]), y[100:200])
     np.testing.assert_array_equal(stream.rows()[0].toarray(), X[stream.indices_])
@@ -153,7 +155,10 @@ def test_labels_come_with_every_chunk_or_with_none(data, kind):
     X, y = data
     stream = of(kind)
     feed(stream, X, y)
-    with pytest.raises(ValueError, match="with every chunk" if kind is not ClassBalancedReservoir else "requires y"):
+    with pytest.raises(
+        ValueError,
+        match="but the stream so far has" if kind is not ClassBalancedReservoir else "requires y",
+    ):
         feed(stream, X)
 
 
@@ -174,7 +179,7 @@ def test_the_arrays_of_a_chunk_may_be_used_again(data, kind):
 @pytest.mark.parametrize(
     ("kind", "option", "value"),
     [(kind, "size", value) for kind in KINDS for value in (50, 10)]
-    + [(kind, "leaf_size", 70) for kind in (MergeReduce, DynamicMergeReduce)]
+    + [(MergeReduce, "leaf_size", 70), (ReservoirCoreset, "n_held", 70)]
     + [(MergeReduce, "n_slots", 3)],
 )
 def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
@@ -188,9 +193,6 @@ def test_sizes_are_fixed_once_a_stream_has_begun(data, kind, option, value):
         feed(stream, X[300:], y[300:])
     with pytest.raises(ValueError, match=message):
         stream.rows()
-    if kind is DynamicMergeReduce:
-        with pytest.raises(ValueError, match=message):
-            stream.delete([0])
     stream.set_params(**{option: began})
     for each, start in ((stream, 300), (undisturbed, 0)):
         feed(each, X[start:], y[start:])
@@ -232,7 +234,7 @@ def test_take_asks_for_the_whole_stream_and_names_rows(data, kind):
             stream.take(*arrays)
 
 
-@pytest.mark.parametrize("kind", [MergeReduce, DynamicMergeReduce])
+@pytest.mark.parametrize("kind", [MergeReduce, ReservoirCoreset])
 @pytest.mark.parametrize(
     ("selector", "error", "message"),
     [

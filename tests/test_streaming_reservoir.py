@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from handful.streaming import ClassBalancedReservoir, Reservoir
+from handful import StratifiedCoreset, UniformCoreset
+from handful.blocks import Blocks
+from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
@@ -118,7 +120,7 @@ def test_a_class_that_is_not_held_passes_its_weight_on_to_the_others(cut):
 
 
 def test_what_a_reservoir_refuses():
-    with pytest.raises(ValueError, match="no row so far"):
+    with pytest.raises(ValueError, match="no row of positive weight so far"):
         Reservoir(3).partial_fit(np.empty((0, 2))).coreset_  # noqa: B018
     with pytest.raises(ValueError, match="fit needs at least 1 row, got 0"):
         Reservoir(3).fit(np.empty((0, 2)))
@@ -126,5 +128,23 @@ def test_what_a_reservoir_refuses():
         ClassBalancedReservoir(3).fit(np.zeros((4, 1)))
     with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
         Reservoir(0).fit(np.zeros((4, 1)))
+    with pytest.raises(ValueError, match="takes no sample_weight"):
+        Reservoir(3).fit(Blocks(np.zeros((4, 1)), None, np.arange(4.0)))
     with pytest.raises(ValueError, match="NaN"):
         Reservoir(2).fit([[np.nan]])
+
+
+def test_a_coreset_of_a_reservoir_is_the_selectors_choice_among_the_rows_held():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 2)), (np.arange(3000) % 50 == 0).astype(int)
+    stream = ReservoirCoreset(StratifiedCoreset(), size=20, random_state=3).fit(X[:1000], y[:1000])
+    stream.partial_fit(X[1000:], y[1000:])
+    held = ClassBalancedReservoir(200, random_state=3).fit(X, y)
+    assert stream.n_rows_held_ == 200
+    assert np.isin(stream.indices_, held.indices_).all()
+    assert stream.weights_.sum() == pytest.approx(3000)
+    np.testing.assert_array_equal(stream.rows()[1], y[stream.indices_])
+    unlabelled = ReservoirCoreset(UniformCoreset(), size=20, n_held=50, random_state=3).fit(X)
+    assert np.isin(unlabelled.indices_, Reservoir(50, random_state=3).fit(X).indices_).all()
+    targets = ReservoirCoreset(UniformCoreset(), size=20, n_held=50, balanced=False, random_state=3).fit(X, X[:, 0])
+    np.testing.assert_array_equal(targets.indices_, unlabelled.indices_)

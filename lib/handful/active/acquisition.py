@@ -5,12 +5,10 @@ from abc import abstractmethod
 
 import numpy as np
 from scipy import sparse
-from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, column_or_1d
 
-from handful.baselines import farthest_first
+from handful.baselines import farthest_first, prediction_entropies
 from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
@@ -95,59 +93,76 @@ def _rows(values, name):
 
 
 def _probabilities(values):
-    # With three axes, the variants first; rows add up to one exactly.
-    P = np.asarray(as_array(values), dtype=np.float64)
+    P = as_array(values)
+    if P.dtype.kind not in "fiub":
+        raise ValueError(f"probabilities must be numbers, got dtype {P.dtype}.")
+    P = P.astype(np.float64, copy=False)
     P = P[None] if P.ndim == 2 else P
     if P.ndim != 3 or P.shape[2] < 2:
         raise ValueError(
             "probabilities must have shape (pool, classes) or (variants, pool, classes) with at least 2 classes, got "
             f"{np.shape(values)}."
         )
-    if P.size == 0:
+    if P.shape[0] == 0 or P.shape[1] == 0:
         raise ValueError("probabilities is empty: there is nothing left in the pool to label.")
-    sums = P.sum(axis=2, keepdims=True)
-    if not (P.min() >= 0 and np.abs(sums - 1.0).max() <= SUM_TOLERANCE):  # so that NaN is refused, too
+    if not np.isfinite(P).all() or P.min() < 0:
+        raise ValueError(f"probabilities must be finite and at least 0, got a least value of {P.min():.3g}.")
+    sums = P.sum(axis=2)
+    variant, row = np.unravel_index(np.abs(sums - 1.0).argmax(), sums.shape)
+    if abs(sums[variant, row] - 1.0) > SUM_TOLERANCE:
         raise ValueError(
-            f"probabilities must be at least 0 and add up to 1 in every row, got values from {P.min():.3g} on and sums "
-            f"from {sums.min():.4g} to {sums.max():.4g}; take the softmax of logits first."
+            f"probabilities must add up to 1 in every row, those of row {row} add up to {sums[variant, row]:.4g}; take "
+            "the softmax of logits first."
         )
-    return P / sums
+    return P / sums[:, :, None]
 
 
 def _pool_size(features, probabilities, n_pool):
     sizes = {} if features is None else {"features": len(features)}
     sizes |= {} if probabilities is None else {"probabilities": probabilities.shape[1]}
     sizes |= {} if n_pool is None else {"n_pool": n_pool}
-    if len(set(sizes.values())) != 1:
-        got = ", ".join(f"{size} by {name}" for name, size in sizes.items()) or "no features, probabilities or n_pool"
-        raise ValueError(f"the pool has one size only, got {got}.")
-    size = next(iter(sizes.values()))
+    if not sizes:
+        raise ValueError("the size of the pool is not known: give features, probabilities or n_pool.")
+    if len(set(sizes.values())) > 1:
+        raise ValueError("the pool has one size only, got " + ", ".join(f"{s} by {k}" for k, s in sizes.items()) + ".")
+    (size,) = set(sizes.values())
     check_integer("n_pool", size)
     return size
 
 
 def _labelled(values, features):
-    values = check_array(as_array(values), allow_nd=True, ensure_min_samples=0, input_name="labelled")
-    if values.ndim > 3 or (features is not None and values.shape[-1] != features.shape[1]):
-        d = "d" if features is None else features.shape[1]
-        raise ValueError(f"labelled must have shape (l, {d}) or (l, variants, {d}) as features, got {values.shape}.")
+    values = as_array(values)
+    if values.ndim not in (2, 3):
+        raise ValueError(f"labelled must have shape (l, d) or (l, variants, d), got {values.shape}.")
+    if features is not None and values.shape[-1] != features.shape[1]:
+        raise ValueError(
+            f"labelled and features must have rows of the same length, got {values.shape[-1]} and {features.shape[1]}."
+        )
+    if values.size and not np.isfinite(values).all():
+        raise ValueError("labelled holds values that are not finite.")
     return values
 
 
 def _columns(labels, probabilities, classes):
     # The column of the probabilities that each label stands for.
-    labels = column_or_1d(np.asarray(labels))
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise ValueError(f"labels must have shape (l,), got {labels.shape}.")
     if classes is None:
         if len(labels) and labels.dtype.kind not in "iu":
             raise ValueError(f"labels of dtype {labels.dtype} need classes, the labels of the probabilities' columns.")
-        classes = range(labels.max(initial=-1) + 1 if probabilities is None else probabilities.shape[2])
-    place = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
-    unknown = sorted({str(label) for label in labels.tolist() if label not in place})
-    if unknown or (probabilities is not None and len(place) != probabilities.shape[2]):
+        classes = np.arange(labels.max(initial=-1) + 1 if probabilities is None else probabilities.shape[2])
+    classes = np.asarray(classes)
+    if probabilities is not None and len(classes) != probabilities.shape[2]:
         raise ValueError(
-            f"classes must name each column of the probabilities, got {list(place)}"
-            + (f", and labels holds {', '.join(unknown)}" if unknown else "")
-            + ": a class that the model has not seen needs a column of zeros."
+            f"classes must name {probabilities.shape[2]} columns of the probabilities, got {len(classes)}."
+        )
+    place = {label: column for column, label in enumerate(classes.tolist())}
+    unknown = sorted({str(label) for label in labels.tolist() if label not in place})
+    if unknown:
+        raise ValueError(
+            f"labels holds {', '.join(unknown)}, for which the probabilities have no column (they have "
+            f"{', '.join(map(str, classes.tolist()))}): add a column of zeros for a class that the model has not seen."
         )
     return np.array([place[label] for label in labels.tolist()], dtype=np.intp)
 
@@ -191,7 +206,7 @@ class MaxEntropyQuery(Acquisition):
     _needs = ("probabilities",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        return _largest(entr(probabilities.mean(axis=0)).sum(axis=1), n)
+        return _largest(prediction_entropies(probabilities.mean(axis=0)), n)
 
 
 class Consistency(Acquisition):
@@ -246,8 +261,7 @@ class KMeansQuery(Acquisition):
     k-means finds as many clusters as there are points to choose and labelled ones, and the point nearest to the center
     of a cluster is chosen, if no labelled point lies in it (Kang, Ryu and Kwon 2004, who begin with no label; Hacohen,
     Dekel and Weinshall 2022 leave out the clusters of labelled points). The largest clusters come first. Where points
-    are equal, so that there are fewer clusters, `KCenterQuery` fills the batch. Points farther than twice the usual
-    distance from the pool's median count as if they were there: an outlier is no cluster.
+    are equal, so that there are fewer clusters, `KCenterQuery` fills the batch.
 
     Parameters
     ----------
@@ -274,11 +288,10 @@ class KMeansQuery(Acquisition):
 
         check_integer("n_init", self.n_init)
         rng = as_generator(self.random_state)
-        rows, pulled = features, within_reach(features)
+        rows = features - features.mean(axis=0)
         if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
             known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
-            rows = np.concatenate([features, known])
-        rows = pulled(rows) - features.mean(axis=0)
+            rows = np.concatenate([rows, check_rows(known, "labelled") - features.mean(axis=0)])
         kmeans = KMeans(n + len(rows) - pool, n_init=self.n_init, random_state=int(rng.integers(MAX_SEED)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
@@ -292,67 +305,6 @@ class KMeansQuery(Acquisition):
             covered = np.concatenate([rows[chosen], rows[pool:]])
             chosen += rest[farthest_first(rows[rest], n - len(chosen), rng=rng, covered=covered)].tolist()
         return chosen
-
-
-class ClusterMarginQuery(Acquisition):
-    """Points of which the model is unsure, from different groups (Citovsky et al. 2021): the rule to start with.
-
-    Of the `factor` times n points with the smallest margin, the difference of the two largest probabilities, k-means
-    makes n groups, and these take turns in giving their point of least margin, the smallest group first. Citovsky et
-    al. group the whole pool once, by average linkage, which takes the square of its size, and draw within a group.
-
-    Parameters
-    ----------
-    factor : int, unsure points for each point of the batch; Citovsky et al.: 10
-    random_state : None, int or Generator
-
-    Examples
-    --------
-    >>> P = [[0.51, 0.49], [0.52, 0.48], [0.6, 0.4], [0.99, 0.01]]  # the first two are much the same
-    >>> ClusterMarginQuery(random_state=0).query(2, features=[[0.0], [0.1], [1.0], [1.1]], probabilities=P)
-    array([0, 2])
-    """
-
-    _needs = ("features", "probabilities")
-
-    def __init__(self, *, factor=10, random_state=None):
-        self.factor = factor
-        self.random_state = random_state
-
-    def _query(self, n, pool, features, probabilities, labelled, labels):
-        from sklearn.cluster import KMeans  # here, as importing it takes a while
-
-        check_integer("factor", self.factor)
-        second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
-        unsure = _largest(second - first, self.factor * n)
-        seed = int(as_generator(self.random_state).integers(MAX_SEED))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than groups
-            group = KMeans(n, n_init=3, random_state=seed).fit_predict(within_reach(features)(features)[unsure])
-        turn = np.tril(group[:, None] == group, -1).sum(axis=1)  # how many of the group come before
-        return unsure[np.lexsort([np.bincount(group)[group], turn])[:n]]
-
-
-def within_reach(features, reach=2.0):
-    """A function that pulls rows back which lie far out, so that their length alone does not have them chosen.
-
-    Parameters
-    ----------
-    features : shape (pool, d)
-    reach : float, most that a row may be away from the pool's median, in units of the median distance from it
-
-    Returns
-    -------
-    function from rows, shape (..., d), to the same with longer ways shortened
-    """
-    center = np.median(features, axis=0)
-    most = reach * np.median(np.linalg.norm(features - center, axis=1))
-
-    def pulled(rows):
-        away = np.linalg.norm(rows - center, axis=-1, keepdims=True)
-        return np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows) if most else rows
-
-    return pulled
 
 
 class Badge(Acquisition):

@@ -21,13 +21,13 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     Parameters
     ----------
     atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d unit vectors
-    recovery : `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
+    recovery : `L2`, `L1`, `Generative` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
         zero. For other signals, such as images, its error may exceed their energy (compare `errors_` with it), and `L2`
         is the safe choice
     size : int, at most m, the number of measurements
     rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for `L2`; or "linear", the
-        paper's implicit gradient, for a generative model: the curvature that "quadratic" relies on changes there
-        with each measurement, and on images in wavelets its error was twice that of random measurements
+        paper's implicit gradient, to be preferred with `Generative`: there the curvature that "quadratic" relies on
+        changes with each measurement, and on images in wavelets its error was twice that of random measurements
     verbose : bool, whether to show a progress bar
 
     Attributes
@@ -69,8 +69,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
-        atoms = np.eye(X.shape[1], dtype=X.dtype) if self.atoms is None else _signals(X, self.atoms, "atoms")[1]
-        recovery = checked_recovery(self.recovery)
+        atoms, recovery = self._dictionary(X), self._recovery()
         check_integer("size", self.size, most=len(atoms), why="the dictionary has no more atoms")
         if self.rule not in ("linear", "quadratic"):
             raise ValueError(f'rule must be "linear" or "quadratic", got rule={self.rule!r}.')
@@ -104,8 +103,16 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         measured = check_array(X, dtype=[np.float64, np.float32])
         if measured.shape[1] != len(self.indices_):
             raise ValueError(f"X must have {len(self.indices_)} measurements a row, got {measured.shape[1]}.")
-        estimates, _ = checked_recovery(self.recovery).recover(self.measurements_.astype(measured.dtype), measured)
+        estimates, _ = self._recovery().recover(self.measurements_.astype(measured.dtype), measured)
         return estimates
+
+    def _dictionary(self, X):
+        if self.atoms is None:
+            return np.eye(X.shape[1], dtype=X.dtype)
+        return _signals(X, self.atoms, "atoms")[1]
+
+    def _recovery(self):
+        return checked_recovery(L1() if self.recovery is None else self.recovery)
 
 
 def squared_error(X, estimates):
@@ -127,10 +134,9 @@ def recovery_error(recovery, A, X):
 
 
 def checked_recovery(recovery):
-    """A `Recovery` whose options are in range, `L1` for None; ValueError for anything else."""
-    recovery = L1() if recovery is None else recovery
+    """A `Recovery` whose options are in range; ValueError for anything else."""
     if not isinstance(recovery, Recovery):
-        raise ValueError(f"recovery must be L2(), L1() or another Recovery, got {recovery!r}.")
+        raise ValueError(f"recovery must be L2(), L1(), Generative(...) or another Recovery, got {recovery!r}.")
     recovery.check()
     return recovery
 

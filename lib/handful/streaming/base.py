@@ -1,7 +1,7 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
 
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -9,28 +9,112 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.blocks import is_blocks
+from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_generator, check_integer, check_sample_weight
 from handful.coreset import Coreset, check_selector, reduced
-from handful.streaming.files import read_nodes, write_nodes
-from handful.types import Block, Table
+from handful.streaming.files import read_state, write_state
+from handful.types import Block, Table, check_form, form_of
 
-FIXED = ("size", "leaf_size", "n_slots", "window")  # options that cannot change between the chunks of a stream
-
-# What the first chunk of a stream decides for the later ones, and the error for a chunk that differs.
-FORMS = {
-    "rows": "X is {now}, but the stream began with {before} rows; give every chunk in the same form.",
-    "y": "y must be given with every chunk of a stream, or with none.",
-    "labels": "y holds {now}, but the stream began with {before}: they would be taken for further classes.",
-}
+FIXED = (
+    "size",
+    "leaf_size",
+    "n_slots",
+    "window",
+    "n_held",
+)  # options that cannot change between the chunks of a stream
 
 
 class StreamMemory(BaseEstimator):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
-    A subclass implements ``_coreset_rows() -> Block``. The attributes that it learns are replaced, never changed in
-    place, so that an error in the middle of a chunk can restore the old ones.
+    A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The attributes that it
+    learns are replaced, never changed in place, so that an error in the middle of a chunk can restore the old ones.
     """
+
+    _undone_by: type = Exception  # what leaves a stream as it was before the chunk
+
+    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
+        """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
+        for name in ("seed_", "n_features_in_"):
+            vars(self).pop(name, None)
+        self._go_on(X, y, sample_weight)
+        if not self.n_seen_:
+            raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
+        if sample_weight is not None and not np.asarray(sample_weight).any():
+            raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
+        return self
+
+    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
+        """Take in the next rows of the stream, any number of them.
+
+        An error leaves everything as it was before the call.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf; files and
+            dask data, as in `handful.blocks.Blocks`, one block after the other
+        y : shape (n,), or None throughout
+        sample_weight : shape (n,), non-negative; rows of weight 0 are counted, not kept
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError
+            if `selector` is no selector (its class is not one), or takes no `sample_weight`, such as a `Reservoir`
+        ValueError
+            for rows that are not finite real numbers, or differ from those before in their number of columns, column
+            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, and no `y` where the selector
+            needs one; for a size that is out of range or has changed since the stream began; and by the selector
+        """
+        return self._go_on(X, y, sample_weight)
+
+    def save(self, path: Any) -> Any:
+        """Write the stream to a file, from which `load` goes on with it in another process.
+
+        Parameters
+        ----------
+        path : str or path of the file, which is replaced once the new one is whole. It holds the rows held, their
+            labels and the options, no code and no pickle; `selector` and `random_state` are not saved
+
+        Returns
+        -------
+        pathlib.Path of the file
+
+        Raises
+        ------
+        NotFittedError
+            before the first chunk
+        TypeError
+            for labels that are neither numbers nor words
+        """
+        self._check_begun()
+        left_out = {"selector": repr(getattr(self, "selector", None)), "random_state": None}
+        return write_state(path, {"kind": type(self).__name__} | vars(self) | left_out)
+
+    @classmethod
+    def load(cls, path: Any, selector: Any = None) -> Self:
+        """The stream that `save` wrote; further chunks and the coreset are as if it had never stopped.
+
+        Parameters
+        ----------
+        path : str or path
+        selector : the selector of the stream, with the same options; None for a stream without one
+
+        Raises
+        ------
+        ValueError
+            for a damaged file, another kind of stream and another selector
+        """
+        state = read_state(path)
+        for name, now in (("kind", cls.__name__), ("selector", repr(selector))):
+            if state.pop(name) != now:
+                raise ValueError(f"{path} was saved with another {name} than {now}.")
+        stream = cls.__new__(cls)
+        vars(stream).update(state | ({} if selector is None else {"selector": selector}))
+        return stream
 
     def rows(self) -> Any:
         """The coreset with its rows: ``(X, y, weights)``.
@@ -73,7 +157,7 @@ class StreamMemory(BaseEstimator):
             for an array that is shorter than the stream so far, and before the first row
         """
         coreset = self.coreset_
-        n = min((_n_rows(a) for a in (X, *arrays) if a is not None and not is_blocks(a)), default=self.n_seen_)
+        n = min((np.shape(a)[0] for a in (X, *arrays) if a is not None and not is_blocks(a)), default=self.n_seen_)
         if n < self.n_seen_:
             raise ValueError(
                 f"take needs the whole stream, {self.n_seen_} rows so far, got {n}; "
@@ -99,61 +183,30 @@ class StreamMemory(BaseEstimator):
 
     # --- for subclasses
 
-    def _write(self, path, nodes, **more):
-        """Save a tree: see `MergeReduce.save`."""
+    def _go_on(self, X, y, sample_weight):
+        with self._all_or_nothing(self._undone_by):
+            if is_blocks(X, y, sample_weight):
+                for block in as_blocks(X, y, sample_weight):
+                    self._take_in(block.X, block.y, block.weights)
+            else:
+                self._take_in(X, y, sample_weight)
+        return self
+
+    def _coreset_rows(self):
         self._check_begun()
-        names = getattr(self, "feature_names_in_", None)
-        state = dict(
-            kind=type(self).__name__,
-            selector=repr(self.selector),
-            options=self._began_with,
-            seed=self.seed_,
-            n_seen=self.n_seen_,
-            n_reductions=self.n_reductions_,
-            n_features=self.n_features_in_,
-            names=None if names is None else list(names),
-            forms=self._forms,
-        )
-        return write_nodes(path, nodes, state | more)
-
-    @classmethod
-    def _read(cls, path, selector):
-        """A tree as `_write` saved it, without its nodes, which come second, and then the rest of the state."""
-        nodes, state = read_nodes(path)
-        for name, now in (("kind", cls.__name__), ("selector", repr(selector))):
-            if state[name] != now:
-                raise ValueError(f"{path} was saved with the {name} {state[name]}, got {now}.")
-        tree = cls(selector, **state["options"])
-        tree._start()
-        tree.seed_, tree.n_seen_, tree.n_reductions_ = state["seed"], state["n_seen"], state["n_reductions"]
-        tree.n_features_in_, tree._forms = state["n_features"], state["forms"]
-        if state["names"] is not None:
-            tree.feature_names_in_ = np.array(state["names"], dtype=object)
-        return tree, nodes, state
-
-    def _forget(self, X, sample_weight=None):
-        """Begin anew with the data of a `fit`, which must have a row that counts; a later chunk need not."""
-        self._begin_anew()
-        if is_blocks(X, sample_weight):
-            return
-        if _n_rows(X) == 0:
-            raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
-        if sample_weight is not None and not np.asarray(sample_weight).any():
-            raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
-
-    def _begin_anew(self):
-        for name in ("seed_", "n_features_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        self._top = self._chosen() if self._top is None else self._top  # kept until the next chunk
+        if self._top is None:
+            raise ValueError("the stream has had no row of positive weight so far: there is no coreset yet.")
+        return self._top
 
     def _start(self):
         self._began_with = self._fixed()
         for name, value in self._began_with.items():
-            if name not in ("n_slots", "window") or value is not None:
+            if name not in ("n_slots", "n_held") or value is not None:
                 check_integer(name, value)
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
-        self._forms = {}
+        self._form = self._top = None
 
     def _fixed(self):
         return {name: getattr(self, name) for name in FIXED if hasattr(self, name)}
@@ -190,42 +243,31 @@ class StreamMemory(BaseEstimator):
                     f"{type(self.selector).__name__} requires y to be passed, but the target y is None: "
                     "give the labels of every chunk."
                 )
+        self._top = None
         X = X.tocsr() if sparse.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
         if len(X.shape) != 2:
             raise ValueError(f"X must be 2-d, rows and features, got shape {X.shape}.")
         if X.shape[1] == 0:
             raise ValueError(f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
         validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)  # names and width
-        self._check_form("rows", "sparse" if sparse.issparse(X) else "dense")
-        return X, self._check_labels(y, X.shape[0]), self._check_weights(sample_weight, X.shape[0])
-
-    def _check_form(self, what, now):
-        before = self._forms.get(what, now)
-        if now != before:
-            raise ValueError(FORMS[what].format(now=now, before=before))
-        self._forms = {**self._forms, what: now}
-
-    def _check_labels(self, y, n):
-        self._check_form("y", y is not None)
-        if y is None:
-            return None
-        y = np.asarray(y)
-        if y.shape != (n,):
-            raise ValueError(f"y must have shape ({n},), one label a row, got {y.shape}.")
-        if y.dtype.kind == "c":
-            raise ValueError(f"Complex data not supported: y must hold labels, got {y.dtype}.")
+        n = X.shape[0]
+        if y is not None:
+            y = np.asarray(y)
+            if y.shape != (n,):
+                raise ValueError(f"y must have shape ({n},), one label a row, got {y.shape}.")
+            if y.dtype.kind == "c":
+                raise ValueError(f"Complex data not supported: y must hold labels, got {y.dtype}.")
         if n:
-            assert_all_finite(y, input_name="y")
-            self._check_form("labels", "words" if y.dtype.kind in "OUS" else "numbers")
-        return y
-
-    def _check_weights(self, sample_weight, n):
-        if sample_weight is None:
-            return None
-        sample_weight = np.asarray(sample_weight)
-        # A part of a stream, unlike a whole data set, may have no row that counts.
-        absent = sample_weight.shape == (n,) and not sample_weight.any()
-        return np.zeros(n) if absent else check_sample_weight(sample_weight, n)
+            if y is not None:
+                assert_all_finite(y, input_name="y")
+            form = {what: words for what, words in form_of(X, y).items() if what != "columns"}
+            check_form(self._form or form, form, "the chunk", "the stream so far")
+            self._form = form
+        if sample_weight is not None:  # a part of a stream, unlike a whole data set, may have no row that counts
+            sample_weight = np.asarray(sample_weight)
+            if sample_weight.shape != (n,) or sample_weight.any():
+                sample_weight = check_sample_weight(sample_weight, n)
+        return X, y, sample_weight
 
     def _chunk_rows(self, X, y, sample_weight):
         """Rows of an open chunk as a Block with ids from `n_seen_` on, once their values are checked."""
@@ -244,8 +286,3 @@ class StreamMemory(BaseEstimator):
         if sum(map(len, nodes)) > self.size:
             self.n_reductions_ += 1
         return reduced(nodes, self.selector, self.size, np.random.default_rng([self.seed_, level, index]))
-
-
-def _n_rows(X):
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    return shape[0] if shape else None

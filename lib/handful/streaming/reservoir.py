@@ -1,14 +1,13 @@
 """Reservoirs: samples of a stream, uniform over all rows or balanced over the classes."""
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from numba import njit
-from scipy import sparse
 
-from handful.checks import physical_memory
 from handful.streaming.base import StreamMemory
-from handful.types import Block, joined
+from handful.types import joined
 
 
 class Reservoir(StreamMemory):
@@ -45,61 +44,46 @@ class Reservoir(StreamMemory):
         self.size = size
         self.random_state = random_state
 
+    _undone_by = BaseException
+    _needs_y = False
+
     def fit(self, X, y=None):
         """Begin a new stream with these rows, at least one: see `partial_fit`."""
-        self._forget(X)
-        return self.partial_fit(X, y)
+        return super().fit(X, y)
 
     def partial_fit(self, X, y=None):
-        """Take in the next rows of the stream, any number of them.
+        """Take in the next rows of the stream, any number of them: see `MergeReduce.partial_fit`.
 
         An error, and Ctrl-C, leaves everything as it was before the call.
-
-        Parameters
-        ----------
-        X : array, data frame or CSR matrix, shape (n, d)
-        y : shape (n,), or None throughout
-
-        Returns
-        -------
-        self
 
         Raises
         ------
         ValueError
-            for rows that are not finite real numbers, or differ from those before in their number of columns, column
-            names or form (dense, sparse); for a `y` that does not fit or holds NaN; and for a `size` that is out of
-            range, of which the rows would not fit in the memory of this machine, or that has changed since the stream
-            began
+            as there
         """
-        with self._all_or_nothing(BaseException):
-            rows = self._chunk_rows(*self._open(X, y, None))
-            if len(rows):
-                self._check_memory(rows)
-                self._rng = np.random.Generator(copy(self._rng.bit_generator))
-                places = self._places(rows)  # the place that each row takes, -1 for none
-                self.n_seen_ += len(rows)
-                self._store(rows, places)
-        return self
+        return super().partial_fit(X, y)
+
+    def _take_in(self, X, y, sample_weight):
+        if self._needs_y and y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed: it balances the classes of y.")
+        if sample_weight is not None and (np.asarray(sample_weight) != 1).any():
+            raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
+        rows = self._chunk_rows(*self._open(X, y, None))
+        if len(rows):
+            self._rng = np.random.Generator(copy(self._rng.bit_generator))
+            places = self._places(rows)  # the place that each row takes, -1 for none
+            self.n_seen_ += len(rows)
+            self._store(rows, places)
 
     def _start(self):
         super()._start()
-        self._rng = np.random.default_rng(self.seed_)
-        self._held = None
-
-    def _check_memory(self, rows):
-        per_row = (rows.X.data.nbytes if sparse.issparse(rows.X) else rows.X.nbytes) / len(rows) + 16  # id, weight
-        if self.size * per_row > physical_memory():
-            raise ValueError(
-                f"size must be at most the number of rows that fit in the memory of this machine, "
-                f"{physical_memory() / per_row:,.0f} of these, got size={self.size}."
-            )
+        self._rng, self._held, self._n_places = np.random.default_rng(self.seed_), None, self.size
 
     def _places(self, rows):
         seen = self.n_seen_ + np.arange(len(rows))
-        places = self._rng.integers(0, np.maximum(seen, self.size - 1), endpoint=True)
-        places = np.where(seen < self.size, seen, places)
-        return np.where(places < self.size, places, -1)
+        places = self._rng.integers(0, np.maximum(seen, self._n_places - 1), endpoint=True)
+        places = np.where(seen < self._n_places, seen, places)
+        return np.where(places < self._n_places, places, -1)
 
     def _store(self, rows, places):
         # Where several rows take one place the last stays. `source`: an index into the held rows, then the new ones.
@@ -113,11 +97,8 @@ class Reservoir(StreamMemory):
     def _weights(self):
         return np.full(len(self._held), self.n_seen_ / len(self._held))
 
-    def _coreset_rows(self):
-        self._check_begun()
-        if self._held is None:
-            raise ValueError("the stream has had no row so far: there is no coreset yet.")
-        return Block(self._held.X, self._held.y, self._weights(), self._held.ids)
+    def _chosen(self):
+        return None if self._held is None else replace(self._held, weights=self._weights())
 
     @property
     def n_rows_held_(self):
@@ -155,17 +136,7 @@ class ClassBalancedReservoir(Reservoir):
     ((20, 1), True)
     """
 
-    def partial_fit(self, X, y=None):
-        """Take in the next rows of the stream and their labels, as in `Reservoir`.
-
-        Raises
-        ------
-        ValueError
-            as in `Reservoir`, and without `y`
-        """
-        if y is None:
-            raise ValueError("ClassBalancedReservoir requires y to be passed: it balances the classes of y.")
-        return super().partial_fit(X, y)
+    _needs_y = True
 
     def _start(self):
         super()._start()
@@ -182,7 +153,7 @@ class ClassBalancedReservoir(Reservoir):
         self.classes_ = np.concatenate([self.classes_, new]) if begun else new
         self._seen = np.concatenate([self._seen, np.zeros(len(new), dtype=np.int64)])
         self._full = np.concatenate([self._full, np.zeros(len(new), dtype=bool)])
-        more = min(self.size - len(self._code), len(rows))
+        more = min(self._n_places - len(self._code), len(rows))
         self._code = np.concatenate([self._code, np.full(more, -1)])
         order = np.argsort(self.classes_, kind="stable")
         codes = order[np.searchsorted(self.classes_, rows.y, sorter=order)]
@@ -194,6 +165,59 @@ class ClassBalancedReservoir(Reservoir):
         # Where no row of a class is held, the other rows share its weight.
         weights = self._seen[code] / held[code]
         return weights * (self.n_seen_ / weights.sum())
+
+
+class ReservoirCoreset(ClassBalancedReservoir):
+    """`size` rows that a selector chooses from a reservoir of `n_held` rows of a stream; `rows` gives them.
+
+    With labels the reservoir is balanced over the classes, so that rare ones are there to be chosen from.
+
+    Parameters
+    ----------
+    selector : Selector, such as ``BilevelCoreset(Logistic(), weighting="optimised")``; its own `size` and
+        `random_state` are not used
+    size : int; rows of the coreset
+    n_held : int or None; rows of the reservoir, None for ten times `size`
+    balanced : bool; whether the reservoir is balanced over the classes of y. False for the targets of a regression
+    random_state : None, int, RandomState or Generator
+
+    Attributes
+    ----------
+    coreset_ : Coreset of everything seen so far; its indices are positions in the stream
+    n_seen_, n_rows_held_ : as in `Reservoir`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from handful import UniformCoreset
+    >>> X = np.arange(2000.0)[:, None]
+    >>> stream = ReservoirCoreset(UniformCoreset(), size=20, random_state=0).fit(X[:1500]).partial_fit(X[1500:])
+    >>> len(stream.coreset_), stream.n_seen_, stream.n_rows_held_
+    (20, 2000, 200)
+    """
+
+    _needs_y = False
+
+    def __init__(self, selector, *, size=100, n_held=None, balanced=True, random_state=None):
+        self.selector = selector
+        self.size = size
+        self.n_held = n_held
+        self.balanced = balanced
+        self.random_state = random_state
+
+    def _start(self):
+        super()._start()
+        self._n_places = 10 * self.size if self.n_held is None else self.n_held
+
+    def _places(self, rows):
+        return super()._places(rows) if self.balanced and rows.y is not None else Reservoir._places(self, rows)
+
+    def _weights(self):
+        return super()._weights() if self.balanced and self._held.y is not None else Reservoir._weights(self)
+
+    def _chosen(self):
+        held = super()._chosen()
+        return held and self._reduce([held], 0, self.n_seen_)
 
 
 @njit(cache=True)

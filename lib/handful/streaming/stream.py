@@ -1,12 +1,11 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
-from typing import Any, Self
+from typing import Any
 
 from tqdm.auto import tqdm
 
-from handful.blocks import as_blocks, is_blocks
 from handful.streaming.base import StreamMemory
-from handful.types import Seed, Table, joined
+from handful.types import Seed, joined
 
 
 class MergeReduce(StreamMemory):
@@ -65,123 +64,25 @@ class MergeReduce(StreamMemory):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Begin a new stream with these rows: see `partial_fit`; at least one row must have a positive weight."""
-        self._forget(X, sample_weight)
-        return self.partial_fit(X, y, sample_weight)
-
-    def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
-        """Take in the next rows of the stream, any number of them.
-
-        An error leaves everything as it was before the call. Ctrl-C raises KeyboardInterrupt, and leaves a valid
-        coreset of the first `n_seen_` rows: the stream can go on with the row after them.
-
-        Parameters
-        ----------
-        X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf; files and
-            dask data, as in `handful.blocks.Blocks`, one block after the other
-        y : shape (n,), or None throughout
-        sample_weight : shape (n,), non-negative; rows of weight 0 are counted, not kept
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError
-            if `selector` is no selector (its class is not one), or takes no `sample_weight`, such as a `Reservoir`
-        ValueError
-            for rows that are not finite real numbers, or differ from those before in their number of columns, column
-            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, and no `y` where the selector
-            needs one; for a size that is out of range or has changed since the stream began; and by the selector
-        """
-        with self._all_or_nothing():
-            if is_blocks(X, y, sample_weight):
-                for block in as_blocks(X, y, sample_weight):
-                    self._take_in(block.X, block.y, block.weights)
-            else:
-                self._take_in(X, y, sample_weight)
-        return self
-
-    def save(self, path: Any) -> None:
-        """Write the stream to a file, from which `load` goes on with it in another process.
-
-        Parameters
-        ----------
-        path : str or path of a .npz file, which is replaced once the new one is whole. It holds the rows held, their
-            labels and the options, no code and no pickle; `selector` and `random_state` are not saved
-
-        Returns
-        -------
-        pathlib.Path of the file
-
-        Raises
-        ------
-        NotFittedError
-            before the first chunk
-        TypeError
-            for labels that are neither numbers nor words
-        """
-        kept = {"node": self._nodes, "leaf": dict(enumerate(self._leaf)), "slot": dict(enumerate(self._slots))}
-        nodes = {f"{kind} {key}": node for kind, group in kept.items() for key, node in group.items()}
-        return self._write(path, nodes, n_leaves=self._n_leaves, slot_weights=self.slot_weights_)
-
-    @classmethod
-    def load(cls, path, selector):
-        """The stream that `save` wrote; further chunks and the coreset are as if it had never stopped.
-
-        Parameters
-        ----------
-        path : str or path
-        selector : the selector of the stream, with the same options
-
-        Raises
-        ------
-        ValueError
-            for a damaged file, another kind of tree and another selector
-        """
-        stream, nodes, state = cls._read(path, selector)
-        stream._n_leaves, stream.slot_weights_ = state["n_leaves"], state["slot_weights"]
-        for name, node in nodes.items():
-            kind, key = name.split()
-            if kind == "node":
-                stream._nodes[int(key)] = node
-            else:
-                (stream._leaf if kind == "leaf" else stream._slots).append(node)
-        return stream
-
     def _start(self):
         super()._start()
-        self._top = None
         self._nodes, self._leaf, self._n_leaves = {}, [], 0
         self._slots, self.slot_weights_ = [], []
 
     def _take_in(self, X, y, sample_weight):
         X, y, sample_weight = self._open(X, y, sample_weight)
-        self._top = None  # the root of the tree, once it was asked for
-        with tqdm(total=X.shape[0], desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
-            self._take_leaves(X, y, sample_weight, bar)
-
-    def _take_leaves(self, X, y, sample_weight, bar):
         start, n = 0, X.shape[0]
-        while True:
-            stop = min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf))))
-            part = slice(start, stop)
-            rows = self._chunk_rows(
-                X.iloc[part] if hasattr(X, "iloc") else X[part],
-                None if y is None else y[part],
-                None if sample_weight is None else sample_weight[part],
-            ).of_positive_weight()
-            self.n_seen_ += stop - start
-            if len(rows):
-                self._leaf = [*self._leaf, rows]
-            if sum(map(len, self._leaf)) >= self.leaf_size:
-                (self._climb if self.n_slots is None else self._fill_slot)()
-            bar.update(stop - start)
-            start = stop
-            if start == n:
-                return
+        with tqdm(total=n, desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
+            while start < n:
+                part = slice(start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf)))))
+                sides = (None if side is None else side[part] for side in (y, sample_weight))
+                rows = self._chunk_rows(X.iloc[part] if hasattr(X, "iloc") else X[part], *sides).of_positive_weight()
+                self.n_seen_ += part.stop - start
+                self._leaf = [*self._leaf, rows] if len(rows) else self._leaf
+                if sum(map(len, self._leaf)) >= self.leaf_size:
+                    (self._climb if self.n_slots is None else self._fill_slot)()
+                bar.update(part.stop - start)
+                start = part.stop
 
     def _fill_slot(self):
         nodes = [*self._slots, self._reduce(self._leaf, 0, self._n_leaves)]
@@ -203,22 +104,17 @@ class MergeReduce(StreamMemory):
         # All attributes at once: an interrupt of a selector leaves the tree as it was, with a full leaf.
         self._nodes, self._leaf, self._n_leaves = nodes, [], self._n_leaves + 1
 
-    def _coreset_rows(self):
-        self._check_begun()
-        if self._top is None:
-            index = self._n_leaves
-            node = self._reduce(self._leaf, 0, index) if self._leaf else None
-            if self._slots:
-                node = joined(self._slots if node is None else [*self._slots, node])
-            for level in range(max(self._nodes, default=-1) + 1):
-                index //= 2
-                left = self._nodes.get(level)
-                if left is not None:
-                    node = left if node is None else self._reduce([left, node], level + 1, index)
-            self._top = node
-        if self._top is None:
-            raise ValueError("the stream has had no row of positive weight so far: there is no coreset yet.")
-        return self._top
+    def _chosen(self):
+        index = self._n_leaves
+        node = self._reduce(self._leaf, 0, index) if self._leaf else None
+        if self._slots:
+            node = joined(self._slots if node is None else [*self._slots, node])
+        for level in range(max(self._nodes, default=-1) + 1):
+            index //= 2
+            left = self._nodes.get(level)
+            if left is not None:
+                node = left if node is None else self._reduce([left, node], level + 1, index)
+        return node
 
     @property
     def n_rows_held_(self) -> Any:
