@@ -8,6 +8,7 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -18,9 +19,8 @@ from handful.sensitivity import svm
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
 from handful.svm import LinearSVM, svm_objective
-from handful.svm.interior_point import minimise
-from handful.svm.kernels import design
-from handful.svm.rough import rough_solution
+from handful.svm.interior_point import minimise, with_ones
+from handful.svm.smoothing import solve
 from handful_papers.svm.comparisons import error_ratios
 from handful_papers.svm.errors import LABELS, paper_sizes, svm_problem
 from scipy import sparse
@@ -71,28 +71,28 @@ def construction(bench, problem, bar):
     ones = np.ones(len(y))
     found = {}
 
-    def rough(columns, signs, c, *, tol):
+    def rough(A, signs, c, *, tol):
         if tol not in found:
-            found[tol] = rough_solution(columns, signs, c, tol=tol)
+            found[tol] = solve(A, signs, c, tol=tol)
         return found[tol]
 
     def fit(n_clusters, rough_solver):
         def run():
-            with mock.patch.object(svm, "rough_solution", rough_solver):
+            with mock.patch.object(svm, "solve", rough_solver):
                 SVMCoreset(size, n_clusters=n_clusters, random_state=0).fit(X, y)
 
         return run
 
     candidates = {
-        "all of it, k = log n": fit("log", rough_solution),
-        "all of it, k chosen": fit("auto", rough_solution),
+        "all of it, k = log n": fit("log", solve),
+        "all of it, k chosen": fit("auto", solve),
         "bound, sampling, k = log n": fit("log", rough),
         "bound, sampling, k chosen": fit("auto", rough),
     }
     bars = dict.fromkeys(candidates, bar)
     for name, solver in (
         ("LinearSVM", lambda: LinearSVM().fit(X, y)),
-        ("interior point, no stages", lambda: minimise(design(X), y, ones, tol=1e-8)),
+        ("interior point, no stages", lambda: minimise(with_ones(X), y, ones, tol=1e-8)),
     ):
         case = f"{problem.label}, m = {size}"
         bench.time(case, candidates, (name, solver), bars=bars, repeats=7, clock=time.process_time)
@@ -183,6 +183,10 @@ def main():
     for name, bar in (("htru2", 10), ("credit_default", 200)):
         against_svc(bench, problems[name], bar)
     wide(bench)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 200))
+    y = (X[:, :10].sum(axis=1) / 2 + rng.logistic(size=len(X)) > 0).astype(int)
+    against_logistic(bench, SimpleNamespace(label="20,000 x 200", X=X, y=y), 10)
     for name in ("htru2", "credit_default", "cod_rna"):
         trees(bench, problems[name])
     errors(bench)

@@ -10,10 +10,9 @@ from handful.sensitivity.svm_bounds import (
     printed_bound_counterexample,
     tight_bound,
 )
-from handful.sensitivity.svm_mixture import FULL, joined, moments, sq_mahalanobis
+from handful.sensitivity.svm_parts import FULL, sq_mahalanobis
 from handful.svm import LinearSVM, svm_objective
-from handful.svm.interior_point import minimise
-from handful.svm.kernels import design
+from handful.svm.interior_point import minimise, with_ones
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -100,7 +99,7 @@ def excess(X, y, u, price, i, s):
     """
     curvature = s - u[i] / u.sum()
     z = y[i] * np.append(X[i], 1.0)
-    svm = minimise(design(X), y, s * price * u / curvature, tol=1e-8, linear=-price * u[i] * z / curvature)
+    svm = minimise(with_ones(X), y, s * price * u / curvature, tol=1e-8, linear=-price * u[i] * z / curvature)
     return 1 - svm.lower_bound * curvature / (price * u[i])
 
 
@@ -219,8 +218,8 @@ def test_mahalanobis_distances_are_those_of_the_definition(rng):
     centred = X - np.average(X, axis=0, weights=u)
     inverse = np.linalg.inv((centred.T * u) @ centred / u.sum())
     expected = [z @ inverse @ z for z in centred]
-    for columns in (design(X), design(sparse.csr_matrix(X))):
-        np.testing.assert_allclose(sq_mahalanobis(columns, moments(columns, u)), expected, rtol=1e-3)
+    for A in (with_ones(X), with_ones(sparse.csr_matrix(X))):
+        np.testing.assert_allclose(sq_mahalanobis(A, u), expected, rtol=1e-3)
 
 
 def test_distances_in_many_features_are_relative_to_the_variances(rng):
@@ -228,18 +227,8 @@ def test_distances_in_many_features_are_relative_to_the_variances(rng):
     u = rng.exponential(size=300)
     centred = X - np.average(X, axis=0, weights=u)
     expected = (centred**2 / np.average(centred**2, axis=0, weights=u)).sum(axis=1)
-    for columns in (design(X), design(sparse.csr_matrix(X))):
-        np.testing.assert_allclose(sq_mahalanobis(columns, moments(columns, u)), expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("d", [4, FULL + 1])
-def test_moments_of_parts_join_to_those_of_the_whole(d, rng):
-    X, u = rng.normal(size=(90, d)) + 1e4, rng.exponential(size=90)
-    whole = moments(design(X), u)
-    parts = joined([moments(design(X[part]), u[part]) for part in (slice(0, 20), slice(20, 21), slice(21, 90))])
-    assert parts.weight == pytest.approx(whole.weight)
-    np.testing.assert_allclose(parts.mean, whole.mean)
-    np.testing.assert_allclose(parts.scatter, whole.scatter, rtol=1e-6, atol=1e-6 * np.abs(whole.scatter).max())
+    for A in (with_ones(X), with_ones(sparse.csr_matrix(X))):
+        np.testing.assert_allclose(sq_mahalanobis(A, u), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("bound", [tight_bound, printed_bound])

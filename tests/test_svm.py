@@ -6,8 +6,7 @@ import pytest
 from handful.sensitivity.svm import SVMCoreset
 from handful.svm import LinearSVM, hinge_price, svm_objective
 from handful.svm.coordinate_descent import descend
-from handful.svm.interior_point import minimise
-from handful.svm.kernels import STRIP, WIDE, design
+from handful.svm.interior_point import STRIP, gram, minimise, with_ones
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -199,7 +198,7 @@ def test_staged_solution_is_certified_on_all_rows(rng, noise):
 def test_staged_and_single_solves_agree(rng, monkeypatch):
     X, y = make(rng, 12_000, 5)
     staged = LinearSVM().fit(X, y)
-    monkeypatch.setattr("handful.svm.staged.SMALLEST", 10**9)
+    monkeypatch.setattr("handful.svm.smoothing.SMALLEST", 10**9)
     single = LinearSVM().fit(X, y)
     assert staged.objective_ == pytest.approx(single.objective_, rel=2e-8)
     np.testing.assert_allclose(fitted(staged), fitted(single), atol=1e-3)
@@ -252,7 +251,8 @@ def test_descent_reaches_its_gap_at_any_price_and_with_weights_over_decades(pric
     """A small price is the hard case for the bias: the sum that moves it is small, too."""
     X, y = wide_text(rng, 150, 120)
     c = price * 10 ** rng.uniform(-decades, 0, size=len(y))
-    ours, interior = descend(X, y, c, tol=1e-8), minimise(design(X), y, c, tol=1e-9)
+    A = with_ones(X)
+    ours, interior = descend(A, y, c, tol=1e-8), minimise(A, y, c, tol=1e-9)
     assert ours.gap <= 1e-8
     assert ours.lower_bound <= interior.objective * (1 + 1e-12)
     assert interior.lower_bound <= ours.objective * (1 + 1e-12)
@@ -279,7 +279,7 @@ def test_many_features_need_no_matrix_of_their_square(rng, monkeypatch):
     assert 0.85 * model.objective_ < coreset.lower_bound_ <= model.objective_
     assert peak < 10 * (12 * X.nnz + 8 * (1000 + 10_000)) + 4 * 8 * 64 * 10_000
     with pytest.raises(MemoryError, match=r"needs 6,401,280,064 bytes for 10000 features, more than the 800,000,000"):
-        minimise(design(X), y, np.ones(len(y)), tol=1e-3)
+        minimise(with_ones(X), y, np.ones(len(y)), tol=1e-3)
 
 
 def test_stopping_the_descent_early_warns_and_still_certifies(rng, monkeypatch):
@@ -374,13 +374,10 @@ def test_parameters_out_of_range_are_refused(bad):
         LinearSVM(**bad).fit([[0.0], [1.0]], [0, 1])
 
 
-@pytest.mark.parametrize("d", [1, WIDE - 1, WIDE, WIDE + 9])
-def test_gram_matrices_are_the_textbook_products(d):
-    rng = np.random.default_rng(d)
-    n = STRIP + 77
-    X, D, v = rng.normal(size=(n, d)), rng.random(n), rng.normal(size=n)
-    D[: n // 3] = 0.0
-    A = np.column_stack([X, np.ones(n)])
-    gram, product = design(X).gram(D, v)
-    np.testing.assert_allclose(gram, A.T @ (D[:, None] * A), atol=1e-9)
-    np.testing.assert_allclose(product, A.T @ v, atol=1e-9)
+@pytest.mark.parametrize("make_sparse", [False, True])
+def test_gram_matrices_are_the_textbook_products(make_sparse):
+    rng = np.random.default_rng(0)
+    X, D = rng.normal(size=(STRIP + 77, 5)), rng.random(STRIP + 77)
+    A = np.column_stack([X, np.ones(len(X))])
+    found = gram(with_ones(sparse.csr_matrix(X) if make_sparse else X), D)
+    np.testing.assert_allclose(found, A.T @ (D[:, None] * A), atol=1e-9)

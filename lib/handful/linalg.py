@@ -12,6 +12,7 @@ from threadpoolctl import ThreadpoolController
 from handful.checks import check_number, check_vector
 
 _TWO_32 = 4294967296.0
+ENTRIES = 1 << 17  # of a matrix of products, which should stay in the cache
 
 
 _BLAS_LOCK = Lock()
@@ -89,6 +90,24 @@ def centred(X, weights=None):
     moved = sparse.csr_matrix(dense - center[full])
     places = np.argsort(np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
     return sparse.hstack([moved, X[:, ~full]], format="csr")[:, places], center
+
+
+def nearest_center(X, centers):
+    """The nearest of the `centers`, shape (k, d), of each row of a centred array or CSR matrix: int array, (n,)."""
+    half, step = 0.5 * (centers**2).sum(axis=1), max(1, ENTRIES // len(centers))
+    labels = np.empty(X.shape[0], np.intp)
+    for start in range(0, len(labels), step):
+        products = X[start : start + step] @ centers.T
+        labels[start : start + step] = np.subtract(half, products, out=products).argmin(axis=1)
+    return labels
+
+
+def cell_means(X, label, weights, k):
+    """Weighted means, shape (k, d), and weights, shape (k,), of the rows with each label; the mean of no row is 0."""
+    mass = np.bincount(label, weights=weights, minlength=k)
+    sums = sparse.csr_array((weights, (label, np.arange(len(label)))), shape=(k, len(label))) @ X
+    sums = sums.toarray() if sparse.issparse(sums) else sums
+    return sums / np.maximum(mass, np.finfo(float).tiny)[:, None], mass
 
 
 def project_simplex(w, z=1.0):

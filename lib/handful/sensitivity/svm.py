@@ -5,21 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
 from handful.coreset import Coreset, Selector
-from handful.linalg import centred
+from handful.linalg import centred, one_blas_thread
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_mixture import GUARD, mixture, moments, pulls
-from handful.sensitivity.svm_partition import DenseRows, SparseRows, seeds
+from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
 from handful.svm import hinge_price
-from handful.svm.kernels import DenseDesign, SparseDesign, feature_major
-from handful.svm.rough import rough_solution
+from handful.svm.interior_point import with_ones
+from handful.svm.smoothing import solve
 from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
@@ -155,7 +153,7 @@ class SVMCoreset(Selector):
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
-        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
+        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar, one_blas_thread():
             scores = self._scores(X, rows, signs, u, rng, bar)
         self._keep(scores, rows, len(sample_weight))
         self._drawn_from = rows, signs, u, scores
@@ -197,7 +195,7 @@ class SVMCoreset(Selector):
         -------
         indices, weights : as in `multinomial_draw`
         """
-        points = SparseRows(X) if sparse.issparse(X) else DenseRows(feature_major(X, np.arange(len(X))))
+        points = Points(centred(X, sample_weight)[0])
         center = points.means(np.zeros(points.n, dtype=np.int64), sample_weight, 1)[0][0]
         q = sample_weight / sample_weight.sum()
         pull = sample_weight * np.sqrt(points.sq_dist(center))
@@ -207,16 +205,9 @@ class SVMCoreset(Selector):
 
     def _scores(self, X, rows, signs, u, rng, bar):
         """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
-        total = u.sum()
-        if sparse.issparse(X):
-            columns = SparseDesign(centred(X[rows], u)[0])
-            points = SparseRows(columns.X)
-        else:
-            columns = DenseDesign(feature_major(X, rows))
-            columns.XT -= (columns.XT @ (u / total))[:, None]  # moves the bias only; an offset costs no digits then
-            points = DenseRows(columns.XT)
-        price = hinge_price(self.l2, total)
-        rough = rough_solution(columns, signs, price * u, tol=self.xi)
+        total, price = u.sum(), hinge_price(self.l2, u.sum())
+        A = with_ones(centred(X[rows], u)[0])  # moves the bias only; an offset costs no digits then
+        rough = solve(A, signs, price * u, tol=self.xi)
         bar.update()
         opt = max(rough.lower_bound, np.finfo(float).tiny)  # of a solver that stopped early: every bound is then 1
         constants = dict(total_weight=total, price=price, opt=opt)
@@ -224,17 +215,14 @@ class SVMCoreset(Selector):
         sides = np.searchsorted(signs, 0.0)
         sensitivities, counts = np.empty(len(u)), []
         for part in (slice(0, sides), slice(sides, len(u))):
-            mine = points.part(part)
+            mine = Points(A[part, :-1])
             labels, centers, weight = self._clusters(mine, u[part], bound, constants, rng)
             distance = mine.distances(labels, centers)
             sensitivities[part] = bound(distance, u[part], weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
             bar.update()
-        margins = signs * columns.times(rough.w)
-        q = sensitivities / sensitivities.sum()
-        if self.rule == "mixture":
-            pull = pulls(columns, u, margins, moments(columns, u))
-            q = mixture(sensitivities, pull, total_sensitivity=sensitivities.sum(), total_pull=pull.sum())
+        margins = signs * (A @ rough.w)
+        q = mixture(sensitivities, A, u, margins) if self.rule == "mixture" else sensitivities / sensitivities.sum()
         bar.update()
         return Scores(sensitivities, q, margins, tuple(counts), rough.lower_bound)
 
@@ -302,7 +290,7 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     Parameters
     ----------
     n_clusters : "auto", "log" or int
-    sample : DenseRows or SparseRows
+    sample : Points
     u : float array; weights of the sample, adding up to the class's
     bound, constants : the bound, and its `total_weight`, `price`, `opt`
     rng : numpy.random.Generator

@@ -17,8 +17,7 @@ from handful.checks import (
     check_vector,
     signed_labels,
 )
-from handful.svm.interior_point import minimise
-from handful.svm.kernels import design
+from handful.svm.interior_point import minimise, with_ones
 
 
 def cluster_slope(cluster_weight, total_weight, price):
@@ -140,14 +139,14 @@ def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, m
     check_number("tol", tol, above=0)
     check_integer("max_iter", max_iter)
     z = y[index] * np.append(X[index], 1.0)
-    columns, total = design(X), u.sum()
+    A, total = with_ones(X), u.sum()
     s = least = u[index] / u[y == y[index]].sum()
     s *= 1.0 + 1e-6
     for _ in range(max_iter):
         curvature = s - u[index] / total
-        w = minimise(columns, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature).w
+        w = minimise(A, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature).w
         norm = 0.5 * w[:-1] @ w[:-1]
-        cost = norm + price * u @ np.maximum(0.0, 1.0 - y * columns.times(w))
+        cost = norm + price * u @ np.maximum(0.0, 1.0 - y * (A @ w))
         ratio = (u[index] / total * norm + price * u[index] * max(0.0, 1.0 - z @ w)) / cost
         if ratio <= s * (1.0 + tol):
             break

@@ -16,7 +16,6 @@ from numba import njit
 from scipy import sparse
 
 from handful.svm.interior_point import Solution, dual_objective
-from handful.svm.kernels import FAST, SparseDesign
 
 WIDE = 500  # with fewer features the interior-point method is always taken
 ITERATIONS = 30  # of the interior-point method, for the comparison of costs
@@ -28,27 +27,27 @@ LEAST = 40  # passes; with fewer it is not worth a try
 PASSES = 50  # for each iteration that `max_iter` allows
 MOVES = 10  # passes between two moves of the multiplier
 CHECK = 5.0  # passes' worth of work between two certificates
+FAST = {"reassoc", "contract", "nsz", "arcp"}  # finite input is checked before; signs of zero do not matter
 FIRST, SHARPER, LAST = 0.1, 0.3, 1e-13  # violations (in units of the margin) at which shrunk points come back
 
 
-def affordable_passes(X):
-    """Passes over `X` (array or CSR, shape (n, d)) worth a try before the interior-point method; 0 for none."""
-    n, d = X.shape
+def affordable_passes(A):
+    """Passes over `A` (shape (n, d + 1)) worth a try before the interior-point method; 0 for none."""
+    n, d = A.shape[0], A.shape[1] - 1
     if d <= WIDE:
         return 0
-    is_sparse = sparse.issparse(X)
-    counts = np.diff(X.indptr).astype(np.float64) if is_sparse else np.full(n, float(d))
-    interior = ITERATIONS * (GRAM[is_sparse] * 0.5 * (counts @ counts) + FACTOR * d**3 / 3)
+    counts = np.diff(A.indptr).astype(np.float64) if sparse.issparse(A) else np.full(n, float(d))
+    interior = ITERATIONS * (GRAM[sparse.issparse(A)] * 0.5 * (counts @ counts) + FACTOR * d**3 / 3)
     passes = SHARE * interior / (PASS * max(counts.sum(), 1.0))
     return int(passes) if passes >= LEAST else 0
 
 
-def descend(X, y, c, *, tol, bias=0.0, max_iter=10_000):
+def descend(A, y, c, *, tol, bias=0.0, max_iter=10_000):
     """Minimise the weighted hinge loss, penalty 1/2 |w|^2, to a certified relative gap of `tol`.
 
     Parameters
     ----------
-    X : float64 array or CSR matrix, shape (n, d)
+    A : from `with_ones`, shape (n, d + 1)
     y : float array, shape (n,), -1 or +1, both present
     c : positive float array, shape (n,), the price of each point's hinge loss
     tol : float, relative duality gap
@@ -59,33 +58,32 @@ def descend(X, y, c, *, tol, bias=0.0, max_iter=10_000):
     -------
     Solution, its `n_iter` the passes; it may not have reached `tol`: the caller looks at `gap`
     """
-    design = SparseDesign(X)
-    sq_norms = np.asarray(design.X.multiply(design.X).sum(axis=1)).ravel()
+    X = sparse.csr_array(A[:, :-1])
+    arrays = X.data, X.indices.astype(np.uint32), X.indptr.astype(np.uint64)  # unsigned: numba counts from the front
+    sq_norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
     # Squared length of the constant feature: that of the others, and so that a move of the sum moves the bias by 1.
     constant = max(c @ sq_norms, 1.0) / c.sum()
-    n = design.n
-    a, w, order = np.zeros(n), np.zeros(design.d + 1), np.arange(n)
-    w[-1] = bias
+    n, d = X.shape
+    a, w, order = np.zeros(n), np.append(np.zeros(d), bias), np.arange(n)
     best_w, best_share, objective, bound = w, a, np.inf, -np.inf
     state, active, limits, violation = np.ones(1, dtype=np.uint64), n, (np.inf, -np.inf), FIRST
     work = 0
     while True:
         active, limits, reached, done = _descend(
-            *design.arrays, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, CHECK * n
+            *arrays, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, CHECK * n
         )
         work += done
-        w[:-1] = design.transposed_times(y * a)[:-1]  # without the rounding of many small updates
-        scores = design.times(np.append(w[:-1], 0.0))
+        w[:-1] = X.T @ (y * a)  # without the rounding of many small updates
+        scores = X @ w[:-1]
         candidate = np.append(w[:-1], _best_bias(scores, y, c))
-        slack = y * (scores + candidate[-1]) - 1.0
-        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, -slack)
+        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, 1.0 - y * (scores + candidate[-1]))
         if value < objective:
             best_w, objective = candidate, value
-        certified = dual_objective(design, y, c, a / c, np.zeros(design.d + 1))
+        certified = dual_objective(A, y, c, a / c)
         if certified > bound:
             best_share, bound = a / c, certified
         if objective - bound <= tol * objective or work >= max_iter * n or violation < LAST:
-            return Solution(best_w, best_share, objective, bound, -(-work // n), "coordinate descent")
+            return Solution(best_w, best_share, float(objective), float(bound), -(-work // n), "coordinate descent")
         if reached:
             active, limits = n, (np.inf, -np.inf)
             if constant * abs(y @ a) <= violation:  # else the bias moves by more than that
@@ -101,6 +99,21 @@ def _best_bias(scores, y, c):
 
 
 @njit(cache=True, fastmath=FAST)
+def _dot(data, columns, start, stop, w):
+    # four sums, because each addition waits for the one before it
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = start + ((stop - start) & ~np.uint64(3))
+    for p in range(start, whole, np.uint64(4)):
+        a += data[p] * w[columns[p]]
+        b += data[p + np.uint64(1)] * w[columns[p + np.uint64(1)]]
+        c += data[p + np.uint64(2)] * w[columns[p + np.uint64(2)]]
+        d += data[p + np.uint64(3)] * w[columns[p + np.uint64(3)]]
+    for p in range(whole, stop):
+        a += data[p] * w[columns[p]]
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
 def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, budget):
     """Passes over the active points, in place, until no one violates optimality by `violation`, or for `budget` steps.
 
@@ -125,9 +138,7 @@ def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state
         position = 0
         while position < active:
             i = order[position]
-            score = w[-1] + constant * total
-            for p in range(starts[i], starts[i + 1]):
-                score += data[p] * w[columns[p]]
+            score = w[-1] + constant * total + _dot(data, columns, starts[i], starts[i + 1], w)
             gradient = y[i] * score - 1.0
             done += 1
             if (a[i] == 0.0 and gradient > top) or (a[i] == c[i] and gradient < bottom):

@@ -4,35 +4,37 @@ The problem, with rows ``z_i = y_i [x_i, 1]`` and weights ``w`` (the bias last):
 
     minimise  1/2 |w_1..d|^2 - g'w + constant + sum_i c_i [1 - z_i'w]_+
 
-(`g` and `constant` stand for points that were settled beforehand, see `staged`). Slack variables give
+(`g` and `constant` stand for points that were settled beforehand, see `solve`). Slack variables give
 ``z_i'w + xi_i - s_i = 1``; ``a_i = c_i share_i`` are the dual variables, ``0 < share_i < 1``. The path
 ``share_i s_i = (1 - share_i) xi_i = mu`` weighs each point's barrier by its own ``c_i``: a row of weight 2
 is exactly a row given twice, and weights over many orders of magnitude converge together.
+
+Everywhere in this subpackage `A` is the matrix ``[X, 1]``, which `with_ones` makes.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from handful.checks import physical_memory
-from handful.svm.kernels import FAST
 
 STEP_BACK = 0.995  # of the way to the boundary
 CLIP = 10.0  # a second-order correction may move a product by this many targets (Gondzio 1996)
 COPIES = 8  # of a Gram matrix that are there at the same time
 NEAR = 3.0  # the certificate is computed once the complementarity gap is within this factor of `tol`
+STRIP = 1 << 14  # rows of a Gram matrix at a time
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What `minimise` found.
+    """What a solver found.
 
     Attributes
     ----------
     w : float array, shape (d + 1,), the bias last
-    share : float array, shape (n,); the dual variables as shares of ``c``, in (0, 1)
+    share : float array, shape (n,); the dual variables as shares of ``c``, in [0, 1]
     objective : float, the primal objective at `w`
     lower_bound : float, the dual objective at a feasible point: no `w` does better
     n_iter : int
@@ -52,6 +54,28 @@ class Solution:
         return (self.objective - self.lower_bound) / self.objective if self.objective > 0 else 0.0
 
 
+def with_ones(X):
+    """``[X, 1]``, float64: column by column if dense, where products with few columns are fastest; CSR if sparse."""
+    if sparse.issparse(X):
+        return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr", dtype=np.float64)
+    A = np.empty((len(X), X.shape[1] + 1), order="F")
+    for start in range(0, len(X), STRIP):
+        A[start : start + STRIP, :-1] = X[start : start + STRIP]
+    A[:, -1] = 1.0
+    return A
+
+
+def gram(A, D):
+    """``A.T @ diag(D) @ A``, shape (d + 1, d + 1)."""
+    if sparse.issparse(A):
+        return (A.T @ sparse.diags_array(D) @ A).toarray()
+    G = np.zeros((A.shape[1], A.shape[1]))
+    for start in range(0, len(A), STRIP):
+        part = A[start : start + STRIP] * np.sqrt(D[start : start + STRIP, None])
+        G += part.T @ part
+    return G
+
+
 def gram_bytes(d):
     """Bytes of the Gram matrix of `d` features, its factor and the copies on the way."""
     return COPIES * 8 * (d + 1) ** 2
@@ -62,15 +86,15 @@ def gram_fits(d):
     return gram_bytes(d) <= physical_memory()
 
 
-def minimise(X, y, c, *, tol, linear=None, constant=0.0, start=None, mu=1.0, max_iter=200):
+def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_iter=200):
     """Minimise the weighted hinge loss to a certified relative gap of `tol`.
 
     Mehrotra's predictor-corrector with one step length for primal and dual. Each iteration costs one
-    weighted Gram matrix and four products with `X`.
+    weighted Gram matrix and four products with `A`.
 
     Parameters
     ----------
-    X : DenseDesign or SparseDesign of n rows and d features
+    A : from `with_ones`, shape (n, d + 1)
     y : float array, shape (n,), -1 or +1
     c : positive float array, shape (n,), the price of each point's hinge loss
     tol : float, relative duality gap
@@ -88,91 +112,94 @@ def minimise(X, y, c, *, tol, linear=None, constant=0.0, start=None, mu=1.0, max
     MemoryError
         where the Gram matrices of d features do not fit in the machine's memory; nothing is allocated
     """
-    if not gram_fits(X.d):
+    d = A.shape[1] - 1
+    if not gram_fits(d):
         raise MemoryError(
-            f"the interior-point method needs {gram_bytes(X.d):,} bytes for {X.d} features, more than the "
+            f"the interior-point method needs {gram_bytes(d):,} bytes for {d} features, more than the "
             f"{physical_memory():,} of this machine: take fewer features."
         )
-    d, total_c = X.d, c.sum()
-    linear = np.zeros(d + 1) if linear is None else linear
-    penalised = np.ones(d + 1)
-    penalised[d] = 0.0
-    w = np.zeros(d + 1) if start is None else start.copy()
-    slack = y * X.times(w) - 1.0
+    penalised, linear = np.append(np.ones(d), 0.0), linear + np.zeros(d + 1)
+    w = np.zeros(d + 1) if start is None else start
+    slack = y * (A @ w) - 1.0
     share, rest, s, xi = _centre(slack, mu)
-    product, hinge = 2.0 * mu * total_c, float(c @ np.maximum(0.0, -slack))
     best_w, best_share, objective, bound = w, share, np.inf, -np.inf
-    n_iter, stuck = 0, False
-    while True:
-        value = 0.5 * w[:d] @ w[:d] - linear @ w + constant + hinge
-        last = stuck or n_iter == max_iter
-        if product <= NEAR * tol * abs(value) or last:
-            if value < objective:
-                best_w, objective = w.copy(), value
-            certified = constant + dual_objective(X, y, c, share, linear)
-            if certified > bound:
-                best_share, bound = share.copy(), certified
-            if objective - bound <= tol * abs(objective) or last:
-                return Solution(best_w, best_share, objective, bound, n_iter)
-        mu = product / (2.0 * total_c)
-        D, v = _scaling(y, c, slack, share, rest, s, xi)
-        M, rhs = X.gram(D, v)
-        M.flat[:: d + 2] += penalised
-        newton = _factor(M)
-        if newton is None:
-            stuck = True
-            continue
-        rhs += linear - penalised * w
-        affine, product_affine = _predict(y, c, slack, share, rest, s, xi, D, X.times(newton(rhs)))
-        target = mu * (product_affine / product) ** 3
-        limit = CLIP * target
-        q, v = _correct(y, share, rest, s, xi, D, affine, target, limit)
-        direction = newton(rhs + X.transposed_times(v))
-        p = X.times(direction)
-        step_share, step_s, step_xi, fastest = _direction(
-            y, c, slack, share, rest, s, xi, D, q, p, affine, target, limit
-        )
-        step = min(1.0, STEP_BACK / fastest)
-        w = w + step * direction
-        product, hinge = _move(y, c, slack, share, rest, s, xi, p, step_share, step_s, step_xi, step)
-        n_iter += 1
+    n_iter, newton = 0, True
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step beyond rounding ends the loop
+        while True:
+            product = c @ (share * s + rest * xi)
+            value = 0.5 * w[:d] @ w[:d] - linear @ w + constant + c @ np.maximum(0.0, -slack)
+            last = newton is None or n_iter == max_iter
+            if product <= NEAR * tol * abs(value) or last:
+                if value < objective:
+                    best_w, objective = w, value
+                certified = constant + dual_objective(A, y, c, share, linear)
+                if certified > bound:
+                    best_share, bound = share, certified
+                if objective - bound <= tol * abs(objective) or last:
+                    return Solution(best_w, best_share, float(objective), float(bound), n_iter)
+            mu = product / (2.0 * c.sum())
+            D = c / (xi / rest + s / share)
+            newton = factor(gram(A, D), penalised)
+            if newton is None:
+                continue
+            moved = D / c
+            rhs = linear - penalised * w + A.T @ (y * (c * share - D * slack))
+            affine = -moved * (slack + y * (A @ newton(rhs)))  # the step in `share` for mu = 0
+            affine_s, affine_xi = -s * (1.0 + affine / share), -xi * (1.0 - affine / rest)
+            t = min(1.0, 1.0 / _fastest((affine, share), (-affine, rest), (affine_s, s), (affine_xi, xi)))
+            left = c @ ((share + t * affine) * (s + t * affine_s) + (rest - t * affine) * (xi + t * affine_xi))
+            target = mu * (left / product) ** 3
+            second_s = np.clip(affine_s * affine, -CLIP * target, CLIP * target)
+            second_xi = np.clip(-affine_xi * affine, -CLIP * target, CLIP * target)
+            q = (target - second_s) / share - (target - second_xi) / rest
+            direction = newton(rhs + A.T @ (y * D * q))
+            p = y * (A @ direction)
+            step = moved * (q - slack - p)
+            step_s = (target - second_s - s * step) / share - s
+            step_xi = (target - second_xi + xi * step) / rest - xi
+            t = min(1.0, STEP_BACK / _fastest((step_s, s), (step_xi, xi), (step, share), (-step, rest)))
+            w, slack = w + t * direction, slack + t * p
+            share, rest, s, xi = share + t * step, rest - t * step, s + t * step_s, xi + t * step_xi
+            # the larger of s and xi is computed again: s - xi = slack to the last digit
+            s, xi = np.where(slack > 0, xi + slack, s), np.where(slack > 0, xi, s - slack)
+            n_iter += 1
 
 
-def dual_objective(X, y, c, share, linear):
+def dual_objective(A, y, c, share, linear=0.0):
     """The dual objective (without `constant`) at ``c * share``, one class scaled down until it is feasible."""
-    a = c * share
-    plus = y > 0
-    up, down = a[plus].sum(), a[~plus].sum()
-    excess = up - down + linear[-1]  # dual feasibility: 0, as the bias is not penalised
-    if excess > 0 and up > 0:
-        a[plus] *= max(0.0, 1.0 - excess / up)
-        infeasible = excess > up
-    elif excess < 0 and down > 0:
-        a[~plus] *= max(0.0, 1.0 + excess / down)
-        infeasible = -excess > down
-    else:
-        infeasible = excess != 0
-    if infeasible:
-        return -np.inf
-    normal = (X.transposed_times(y * a) + linear)[:-1]
+    a, linear = c * share, linear + np.zeros(A.shape[1])
+    excess = y @ a + linear[-1]  # dual feasibility: 0, as the bias is not penalised
+    if excess != 0:
+        side = y * excess > 0
+        total = a[side].sum()
+        if abs(excess) > total:
+            return -np.inf
+        a[side] *= 1.0 - abs(excess) / total
+    normal = (A.T @ (y * a) + linear)[:-1]
     return a.sum() - 0.5 * normal @ normal
 
 
-def _factor(M):
-    """A solver with the Jacobi-scaled Cholesky factor of M; None for an M beyond rounding error.
+def _fastest(*pairs):
+    # The rate at which steps, each with the values that must stay positive, run into the boundary.
+    return max(1e-300, *((-step / value).max() for step, value in pairs))
+
+
+def factor(M, penalised):
+    """A solver with the Jacobi-scaled Cholesky factor of M plus the penalty; None for an M beyond rounding error.
 
     Rounding can make M indefinite by a little: a ridge then changes the step, not the solution.
     """
+    M.flat[:: len(M) + 1] += penalised
     if not (np.isfinite(M).all() and (np.diag(M) > 0).all()):
         return None
     scale = 1.0 / np.sqrt(np.diag(M))
-    scaled = M * scale * scale[:, None]
+    M *= scale * scale[:, None]
     for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
         try:
-            factor = cho_factor(scaled + ridge * np.eye(len(M)), check_finite=False)
+            found = cho_factor(M + ridge * np.eye(len(M)), check_finite=False)
         except LinAlgError:
             continue
-        return lambda b: scale * cho_solve(factor, scale * b, check_finite=False)
+        return lambda b: scale * cho_solve(found, scale * b, check_finite=False)
     return None
 
 
@@ -183,91 +210,3 @@ def _centre(slack, mu):
     larger, smaller = mu + 0.5 * (size + root), mu + 0.5 * (4.0 * mu * mu / (root + size))
     s, xi = np.where(slack > 0, larger, smaller), np.where(slack > 0, smaller, larger)
     return mu / s, mu / xi, s, xi
-
-
-@njit(cache=True, fastmath=FAST, error_model="numpy")
-def _scaling(y, c, slack, share, rest, s, xi):
-    n = len(y)
-    D, v = np.empty(n), np.empty(n)
-    for i in range(n):
-        D[i] = c[i] / (xi[i] / rest[i] + s[i] / share[i])
-        v[i] = y[i] * (c[i] * share[i] - D[i] * slack[i])
-    return D, v
-
-
-@njit(cache=True, fastmath=FAST | {"nnan"}, error_model="numpy")
-def _predict(y, c, slack, share, rest, s, xi, D, p):
-    """The affine step in `share`, and the complementarity that is left where it meets the boundary."""
-    n = len(y)
-    affine = np.empty(n)
-    for i in range(n):
-        affine[i] = -(D[i] / c[i]) * (slack[i] + y[i] * p[i])
-    fastest = 1.0
-    for i in range(n):
-        ra, rb = affine[i] / share[i], affine[i] / rest[i]
-        fastest = max(fastest, max(max(1.0 + ra, 1.0 - rb), max(-ra, rb)))
-    step = 1.0 / fastest
-    left = 0.0
-    for i in range(n):
-        a, b, da = share[i], rest[i], affine[i]
-        ds = -s[i] * (1.0 + da / a)
-        dxi = -xi[i] * (1.0 - da / b)
-        left += c[i] * ((a + step * da) * (s[i] + step * ds) + (b - step * da) * (xi[i] + step * dxi))
-    return affine, left
-
-
-@njit(cache=True, fastmath=FAST | {"nnan"}, error_model="numpy")
-def _correct(y, share, rest, s, xi, D, affine, target, limit):
-    """What the centring and second-order terms add to the right-hand side."""
-    n = len(y)
-    q, v = np.empty(n), np.empty(n)
-    for i in range(n):
-        a, b, da = share[i], rest[i], affine[i]
-        second_s = min(max(-s[i] * (1.0 + da / a) * da, -limit), limit)
-        second_xi = min(max(xi[i] * (1.0 - da / b) * da, -limit), limit)
-        q[i] = (target - second_s) / a - (target - second_xi) / b
-        v[i] = y[i] * D[i] * q[i]
-    return q, v
-
-
-@njit(cache=True, fastmath=FAST | {"nnan"}, error_model="numpy")
-def _direction(y, c, slack, share, rest, s, xi, D, q, p, affine, target, limit):
-    """The corrected steps, and the rate at which they run into the boundary."""
-    n = len(y)
-    step_share, step_s, step_xi = np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n):
-        step_share[i] = (D[i] / c[i]) * (q[i] - slack[i] - y[i] * p[i])
-    for i in range(n):
-        second = min(max(-s[i] * (1.0 + affine[i] / share[i]) * affine[i], -limit), limit)
-        step_s[i] = (target - second - s[i] * step_share[i]) / share[i] - s[i]
-    for i in range(n):
-        second = min(max(xi[i] * (1.0 - affine[i] / rest[i]) * affine[i], -limit), limit)
-        step_xi[i] = (target - second + xi[i] * step_share[i]) / rest[i] - xi[i]
-    fastest = 1e-300
-    for i in range(n):
-        fastest = max(fastest, max(-step_s[i] / s[i], -step_xi[i] / xi[i]))
-    for i in range(n):
-        fastest = max(fastest, max(-step_share[i] / share[i], step_share[i] / rest[i]))
-    return step_share, step_s, step_xi, fastest
-
-
-@njit(cache=True, fastmath=FAST | {"nnan"}, error_model="numpy")
-def _move(y, c, slack, share, rest, s, xi, p, step_share, step_s, step_xi, step):
-    """Take the step in place; the larger of s and xi is recomputed: s - xi = slack to the last digit."""
-    n = len(y)
-    for i in range(n):
-        slack[i] += step * y[i] * p[i]
-    for i in range(n):
-        share[i] += step * step_share[i]
-        rest[i] -= step * step_share[i]
-    for i in range(n):
-        t = slack[i]
-        new_s, new_xi = s[i] + step * step_s[i], xi[i] + step * step_xi[i]
-        s[i] = new_xi + t if t > 0 else new_s
-        xi[i] = new_xi if t > 0 else new_s - t
-    product = 0.0
-    hinge = 0.0
-    for i in range(n):
-        product += c[i] * (share[i] * s[i] + rest[i] * xi[i])
-        hinge += c[i] * max(0.0, -slack[i])
-    return product, hinge

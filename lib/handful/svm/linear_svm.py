@@ -20,8 +20,9 @@ from handful.checks import (
     check_vector,
     signed_labels,
 )
-from handful.linalg import centred
-from handful.svm.staged import solve
+from handful.linalg import centred, one_blas_thread
+from handful.svm.interior_point import with_ones
+from handful.svm.smoothing import solve
 from handful.types import Table
 
 
@@ -88,9 +89,9 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 * |w|^2``, the bias
     not penalised: the problem of ``SVC(kernel="linear", C=1 / (l2 * n))``, unlike that of `sklearn.svm.LinearSVC`. It
     has two methods, and takes the one that needs fewer operations. Up to some hundred features that is a primal-dual
-    interior-point method (Mehrotra 1992) whose cost is O(n d^2) an iteration; large data are solved in stages, on the
-    points that decide the solution. For more features it is dual coordinate descent (Hsieh et al. 2008), whose cost is
-    O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of very different scales.
+    interior-point method (Mehrotra 1992) whose cost is O(n d^2) an iteration; of many rows it gets only those that a
+    smoothed solution leaves near the margin. For more features it is dual coordinate descent (Hsieh et al. 2008), whose
+    cost is O(nnz) a pass and whose memory is O(nnz + n + d); it is slow on features of very different scales.
 
     As the bias is free, centring the features changes nothing but the bias. They are centred here, so that columns far
     from zero cost no digits; of a CSR matrix those columns of which more than half is stored.
@@ -185,7 +186,9 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
             starts = np.column_stack([warm, self.intercept_ + warm @ center])
         options = dict(tol=self.tol, max_iter=self.max_iter)
-        solutions = [solve(X, mine, c, start=start, **options) for mine, start in zip(signs, starts)]
+        A = with_ones(X)
+        with one_blas_thread():
+            solutions = [solve(A, mine, c, start=start, **options) for mine, start in zip(signs, starts)]
         w = np.stack([solution.w for solution in solutions])
         self.coef_, self.intercept_ = w[:, :-1], w[:, -1] - w[:, :-1] @ center
         objective, lower_bound = np.array([(s.objective, s.lower_bound) for s in solutions], dtype=float).T
