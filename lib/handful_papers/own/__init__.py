@@ -1,6 +1,6 @@
 """What is ours and no paper's: questions that users of the library ask, answered on data of our choice.
 
-Protocols, items and claims, looks of its methods.
+A module and an entry for each figure.
 """
 
 from handful_papers.style import methods

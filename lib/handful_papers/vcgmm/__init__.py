@@ -1,6 +1,6 @@
 """Large Scale Clustering with Variational EM for Gaussian Mixture Models.
 
-Protocols, items and claims, published numbers, looks of its methods.
+A module and an entry for each figure, published numbers, and what several figures share.
 """
 
 from handful_papers.style import methods
