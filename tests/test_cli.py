@@ -32,6 +32,15 @@ def test_a_refusal_is_no_traceback_whichever_way_the_command_is_started():
     assert done.stderr.startswith("handful: no notebook matches")
 
 
+def test_a_reader_that_went_away_and_a_closed_output_are_told_apart_from_success():
+    command = f"{sys.executable} -m handful.cli data"
+    done = subprocess.run(["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
+    assert done.stdout == "141\n"
+    assert done.stderr == "handful: stopped, as nothing reads its output any more.\n"
+    closed = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion_knows_the_commands_and_their_options(capsys, shell):
     assert cli.main(["completion", shell]) == 0

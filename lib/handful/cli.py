@@ -30,13 +30,17 @@ def main(argv=None):
         parser.print_help()
         return 0
     try:
-        return args.run(args)
+        status = args.run(args)
+        if sys.stdout is not None:  # it is where the caller has closed it
+            sys.stdout.flush()
+        return status
     except Refused as error:
         print(f"handful: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `handful data | head`: the reader has seen enough
+    except BrokenPipeError:  # `handful reproduce | head -1`: what was not written by then was not done either
         sys.stdout = None
-        return 0
+        print("handful: stopped, as nothing reads its output any more.", file=sys.stderr)
+        return 141  # as a shell reports it
     except KeyboardInterrupt:
         print("\nhandful: stopped.", file=sys.stderr)
         return 130
@@ -53,7 +57,8 @@ def _parser():
               handful reproduce --profile laptop    the papers' data sets, hours
               handful data                          which data sets are here, which can be fetched
 
-            exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C"""),
+            exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C;
+            141 stopped, as nothing read its output"""),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=f"handful {version('handful')}")
