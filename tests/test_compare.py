@@ -1,6 +1,7 @@
 """`compare`: what it measures is what one would measure by hand, and what fails is told."""
 
 import re
+import time
 import warnings
 
 import matplotlib
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import BilevelCoreset, KCenter, LightweightCoreset, UniformCoreset, compare
+from handful.comparison import Comparison
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -38,11 +40,14 @@ def test_a_score_is_that_of_choosing_and_training_by_hand():
     assert found["weighted"].all()
 
 
+METHODS = ["all rows", "uniform", "stratified", "far", "again", "best of draws", "more uniform rows"]
+
+
 def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     found = compare({"far": KCenter(), "again": UniformCoreset()}, MODEL, X, y, sizes=[20, 60], seeds=3, verbose=False)
     frame = found.frame
-    assert frame["method"].unique().tolist() == ["all rows", "uniform", "stratified", "far", "again"]
-    assert len(frame) == 3 * (1 + 2 * 4)
+    assert frame["method"].unique().tolist() == METHODS
+    assert len(frame) == 3 * (1 + 2 * 6)
     assert (frame[["choose_seconds", "train_seconds"]] >= 0).all().all()
     table = found.summary().set_index(["method", "size"])
     by_seed = frame.pivot(index=["size", "seed"], columns="method", values="score")
@@ -51,7 +56,8 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     assert table.loc[("far", 60), "lead_std"] == pytest.approx(lead.std())
     assert (table.loc["again", "lead"] == 0).all()  # the same draws
     axes = found.plot()
-    assert [line.get_label() for line in axes[0].lines] == ["all rows", "uniform", "stratified", "far", "again"]
+    assert [line.get_label() for line in axes[0].lines] == METHODS
+    assert [tick.get_text() for tick in axes[0].get_xticklabels()] == ["20", "60"]
     np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
 
 
@@ -62,7 +68,7 @@ def test_a_comparison_prints_every_column_within_100_characters():
         title, head, *lines = repr(found).splitlines()
     assert str(found) == repr(found)
     assert title == "score on held-out rows"
-    assert re.split("  +", head) == ["method", "size", "score", "lead", "choose (s)", "train (s)", "failed"]
+    assert " ".join(head.split()) == "method size score lead choose (s) train (s) pays from failed"
     assert {len(line) for line in lines} == {len(head)}
     assert len(head) <= 100
     assert " ".join(re.findall(r"word\d", "".join(lines))) == long
@@ -85,7 +91,7 @@ class Fails(LogisticRegression):
 
 def test_a_warning_of_many_fits_is_given_once_with_their_number():
     with pytest.warns(UserWarning, match="rows are not enough") as given:
-        compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, sizes=[20, 60], seeds=3, verbose=False)
+        compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, sizes=[20, 60], seeds=3, controls=False, verbose=False)
     said = "in 21 of 21 fits, of all rows, uniform, stratified, KCenter: 426 rows are not enough"
     assert [str(w.message) for w in given] == [said]
     assert given[0].filename == __file__
@@ -95,7 +101,7 @@ def test_a_warning_of_many_fits_is_given_once_with_their_number():
 def test_what_was_finished_before_an_interruption_or_an_error_is_kept(monkeypatch, error):
     monkeypatch.setattr(Fails, "after", 6)
     monkeypatch.setattr(Fails, "error", error)
-    options = dict(sizes=[20, 60], seeds=3, verbose=False)
+    options = dict(sizes=[20, 60], seeds=3, controls=False, verbose=False)
     with pytest.raises(error) as stopped, pytest.warns(UserWarning, match="in 6 of 6 fits"):
         compare(KCenter(), Fails(max_iter=10_000), X[:, :2], y, **options)
     assert "the 6 fits that had finished" in stopped.value.__notes__[0]
@@ -168,7 +174,7 @@ def test_misuse_is_named():
 @pytest.mark.parametrize("options", [dict(sizes=[20, 20], seeds=2), dict(sizes=[20], seeds=[3, 3, 0])])
 def test_a_size_or_seed_given_twice_counts_once(options):
     found = compare(UniformCoreset(), MODEL, X, y, verbose=False, **options)
-    assert len(found.frame) == 2 * 4  # two seeds of all rows, uniform, stratified and UniformCoreset
+    assert len(found.frame) == 2 * 6  # two seeds of all rows, uniform, stratified, UniformCoreset and the two controls
     assert "uniform" in repr(found)
 
 
@@ -177,3 +183,43 @@ def test_a_baseline_that_cannot_be_had_does_not_end_the_comparison():
     labels = np.arange(400) % 10
     found = compare(UniformCoreset(), MODEL, rows, labels, sizes=[8], seeds=2, verbose=False)
     assert found.frame.query("method == 'UniformCoreset'")["score"].notna().all()
+
+
+class Slow(UniformCoreset):
+    """Takes a while to choose."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        time.sleep(0.2)
+        return super().fit(X, y, sample_weight)
+
+
+def test_the_controls_get_the_seconds_of_the_selector():
+    found = compare(Slow(), MODEL, X, y, sizes=[30], seeds=1, scoring="neg_log_loss", verbose=False)
+    frame = found.frame.set_index("method")
+    assert frame.loc["best of draws", "n_draws"] > 1
+    assert frame.loc["best of draws", "n_rows"] == 30
+    assert 30 <= frame.loc["more uniform rows", "n_rows"] <= frame.loc["all rows", "n_rows"]
+    bare = compare(Slow(), MODEL, X, y, sizes=[30], seeds=1, controls=False, verbose=False)
+    assert "more uniform rows" not in repr(bare)
+    shown = repr(found)
+    assert shown.startswith("log_loss on held-out rows")  # a negative loss is shown as the loss
+    assert f"{-frame.loc['Slow', 'score']:.3g}" in shown
+    assert "nan" not in shown.lower()
+
+
+def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
+    rows = [("all rows", 100, 0.0, 3.0), ("uniform", 10, 0.0, 1.0), ("fast", 10, 5.0, 1.0), ("slow", 10, 5.0, 4.0)]
+    names = ["method", "size", "choose_seconds", "train_seconds"]
+    frame = pd.DataFrame(rows, columns=names).assign(seed=0, score=1.0, error="")
+    found = Comparison(frame, "score")
+    assert found.summary()["pays_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
+    assert re.search(r"slow .* never", repr(found))
+    assert re.search(r"fast .* fit 3", repr(found))
+
+
+def test_names_that_are_taken_are_refused_and_numbers_are_names():
+    with pytest.raises(ValueError, match="one is called 'all rows', as a method beside it is: give it another"):
+        compare({"all rows": KCenter()}, MODEL, X, y, sizes=[20], verbose=False)
+    with pytest.raises(ValueError, match="two have the same: give it another"):
+        compare({1: KCenter(), "1": KCenter()}, MODEL, X, y, sizes=[20], verbose=False)
+    assert re.search(r"^1 +20", repr(compare({1: KCenter()}, MODEL, X, y, sizes=[20], seeds=1, verbose=False)), re.M)

@@ -56,6 +56,7 @@ ROOMS = [
     ["continual"],
     ["active"],
     ["dictionary"],
+    ["comparison"],
     ["compare"],
     ["data"],
     ["warmup"],

@@ -1,11 +1,9 @@
 """`compare`: whether to choose rows at all, and which selector, measured on one's own data and estimator."""
 
-import textwrap
 import time
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import zip_longest
 from numbers import Integral
 from typing import Any
 
@@ -17,107 +15,12 @@ from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.checks import MAX_SEED, check_integer
+from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.coreset import check_selector, take_rows
 from handful.types import Table
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
-ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
-WIDTH = 100  # characters of a line of what a Comparison prints
-
-
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """What `compare` measured.
-
-    Attributes
-    ----------
-    frame : pandas.DataFrame, one row for each method, size and seed, with ``score`` on the held-out rows;
-        ``choose_seconds`` and ``train_seconds`` of wall-clock time; ``n_rows``, the number of rows trained on;
-        ``weighted``, whether the estimator took their weights; ``error``, the message of a method that failed (its
-        score is NaN), or ""
-    scoring : str, the name of the scores
-    """
-
-    frame: Any
-    scoring: str
-
-    def __repr__(self) -> str:
-        """The summary, every column of it however narrow the terminal; a long name goes on in the lines below."""
-        table = self.summary()
-        names = table.pop("method")
-        for name in ("score", "lead"):
-            spreads = table.pop(f"{name}_std")
-            pairs = zip(table[name], spreads)
-            table[name] = [f"{mean:.4g} ± {std:.2g}" if mean == mean else "–" for mean, std in pairs]
-        table = table.rename(columns={"choose_seconds": "choose (s)", "train_seconds": "train (s)"})
-        head, *lines = table.to_string(index=False, float_format="{:.3g}".format).splitlines()
-        room = WIDTH - len(head) - 1
-        shown = [("method", head)]
-        for method in names.unique():
-            own = [line for name, line in zip(names, lines) if name == method]
-            shown += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
-        width = max(len(name) for name, _ in shown)
-        return "\n".join([f"{self.scoring} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in shown)])
-
-    def summary(self) -> Any:
-        """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
-
-        ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
-        ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score.
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
-        frame, keys = self.frame, ["method", "size"]
-        uniform = frame[frame["method"] == UNIFORM].set_index(["size", "seed"])["score"]
-        pairs = frame.set_index(["size", "seed"]).index
-        frame = frame.assign(lead=frame["score"] - uniform.reindex(pairs).to_numpy(), failed=frame["error"] != "")
-        groups = frame.groupby(keys, sort=False)
-        columns = {
-            "score": groups["score"].mean(),
-            "score_std": groups["score"].std(),
-            "lead": groups["lead"].mean(),
-            "lead_std": groups["lead"].std(),
-            "choose_seconds": groups["choose_seconds"].median(),
-            "train_seconds": groups["train_seconds"].median(),
-            "failed": groups["failed"].sum(),
-        }
-        return type(frame)(columns).reset_index()
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw score and seconds (choosing and training) against size: means, bands of a standard deviation.
-
-        Parameters
-        ----------
-        axes : two matplotlib axes, or None for a new figure
-
-        Returns
-        -------
-        array of the two axes
-        """
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-        table = self.summary()
-        table["seconds"] = table["choose_seconds"] + table["train_seconds"]
-        for method, rows in table.groupby("method", sort=False):
-            if method == ALL_ROWS:
-                score, std = rows["score"].item(), np.nan_to_num(rows["score_std"].item())
-                axes[0].axhline(score, color="black", linestyle="--", label=method)
-                axes[0].axhspan(score - std, score + std, color="black", alpha=0.1, linewidth=0)
-                axes[1].axhline(rows["seconds"].item(), color="black", linestyle="--", label=method)
-                continue
-            [line] = axes[0].plot(rows["size"], rows["score"], marker="o", label=method)
-            low, high = rows["score"] - rows["score_std"], rows["score"] + rows["score_std"]
-            axes[0].fill_between(rows["size"], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-            axes[1].plot(rows["size"], rows["seconds"], marker="o", color=line.get_color(), label=method)
-        for axis, label in zip(axes, (self.scoring, "seconds to choose and train")):
-            axis.set(xscale="log", xlabel="rows chosen", ylabel=label)
-        axes[1].set_yscale("log")
-        axes[0].legend()
-        return axes
+MOST_DRAWS = 1000
 
 
 def compare(
@@ -131,12 +34,17 @@ def compare(
     seeds: Any = 5,
     test_size: float = 0.25,
     test: Any = None,
+    controls: bool = True,
     verbose: bool = True,
 ) -> Any:
     """Is choosing rows worth it here? Scores and seconds of selectors beside uniform, stratified and all rows.
 
     For each seed the rows are split; each method chooses from the training rows, a clone of `estimator` trains on what
     it chose, with the weights, and is scored on the held-out rows. All methods of a seed share its split.
+
+    Two more methods get the seconds that the slowest of `selectors` took to choose and train, at each size and seed:
+    "best of draws" is the best of as many uniform draws of that size as fit in, picked on a third of the training rows;
+    "more uniform rows" trains once on as many uniform rows as that time allows, all at most. They depend on the clock.
 
     Parameters
     ----------
@@ -150,6 +58,7 @@ def compare(
     seeds : int, how many; or a list of ints
     test_size : float, share of the held-out rows, or int, their number; classes keep their shares
     test : ``(X, y)`` of held-out rows, instead of splitting; then a seed decides the draws alone
+    controls : bool, whether to measure the two methods above
     verbose : bool, show a progress bar
 
     Returns
@@ -159,8 +68,8 @@ def compare(
     Raises
     ------
     ValueError
-        for sizes that are no integers or exceed the training rows, without `y`, and if one of `selectors` or training
-        on all rows fails for every seed and size
+        for sizes that are no integers or exceed the training rows, without `y`, for a selector under a name of the
+        methods beside it, and if one of `selectors` or training on all rows fails for every seed and size
     TypeError
         for what is no selector or no estimator
     ImportError
@@ -184,7 +93,7 @@ def compare(
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> found = compare(KCenter(), LogisticRegression(), scale(X), y, sizes=[20, 50], seeds=3, verbose=False)
     >>> found.summary()["method"].unique().tolist()
-    ['all rows', 'uniform', 'stratified', 'KCenter']
+    ['all rows', 'uniform', 'stratified', 'KCenter', 'best of draws', 'more uniform rows']
     """
     if find_spec("pandas") is None:
         raise ImportError("compare gives a data frame, which needs pandas: pip install pandas.")
@@ -213,7 +122,9 @@ def compare(
     rows: list = []
     caught: dict = {}
     try:
-        for row in _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, classes, score, verbose):
+        fit = _Fit(estimator, prefix, score)
+        bought = named if controls else {}
+        for row in _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
             rows.append(row)
             for warning in row.pop("warnings"):
                 place = (warning.category, warning.filename, warning.lineno)
@@ -227,7 +138,7 @@ def compare(
         if found.frame["score"].isna().all():
             raise ValueError(f"No method got a score: {next(iter(nothing.values()))}{_cure(nothing.values(), scoring)}")
         for name, error in nothing.items():
-            if name not in unasked:
+            if name not in {*unasked, BEST_DRAW, MORE_ROWS}:
                 raise ValueError(f"{name} gave no score at all: {error}")
         return found
     except BaseException as error:
@@ -244,7 +155,7 @@ def compare(
             warnings.warn(f"in {whose}: {warning.message}", warning.category, stacklevel=2)
 
 
-def _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, classes, score, verbose):
+def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
     # A row a fit, as soon as it has finished, with the warnings that it gave.
     n = None
     with tqdm(disable=not verbose, desc="compare") as bar:
@@ -256,20 +167,33 @@ def _measure(methods, estimator, prefix, X, y, sizes, seeds, test, test_size, cl
                 for size in sizes:
                     check_integer("size", size, most=n, why=f"there are {n} training rows")
                 sizes = list(dict.fromkeys(sizes))
-                bar.reset(len(seeds) * (1 + len(sizes) * len(methods)))
-            tasks = [(ALL_ROWS, None, n), *((name, s, size) for size in sizes for name, s in methods.items())]
-            for name, selector, size in tasks:
+                bar.reset(len(seeds) * (1 + len(sizes) * (len(methods) + 2 * bool(bought))))
+            seconds = {}  # to choose and train, of what was measured for this seed
+
+            def measured(name, size, run, *args, seed=seed, seconds=seconds):
                 bar.set_postfix_str(f"{name}, {size} rows")
                 with warnings.catch_warnings(record=True) as given:
-                    outcome = _run(selector, estimator, prefix, size, seed, train, held_out, score)
-                yield dict(method=name, size=size, seed=seed, weighted=prefix is not None, **outcome, warnings=given)
+                    outcome = run(*args)
+                seconds[name, size] = outcome["choose_seconds"] + outcome["train_seconds"]
                 bar.update()
+                kept = dict(method=name, size=size, seed=seed, weighted=fit.prefix is not None)
+                return kept | outcome | dict(warnings=given)
+
+            yield measured(ALL_ROWS, n, fit.measure, None, n, seed, train, held_out)
+            for size in sizes:
+                for name, selector in methods.items():
+                    yield measured(name, size, fit.measure, selector, size, seed, train, held_out)
+                times = [seconds[name, size] for name in bought if np.isfinite(seconds[name, size])]
+                if times:
+                    yield measured(BEST_DRAW, size, fit.best_draw, max(times), size, seed, train, held_out)
+                    ends = seconds[UNIFORM, size], seconds[ALL_ROWS, n]
+                    yield measured(MORE_ROWS, size, fit.more_rows, max(times), ends, size, seed, train, held_out)
 
 
 def _comparison(rows, methods, scoring):
     import pandas as pd
 
-    order = {name: i for i, name in enumerate([ALL_ROWS, *methods])}
+    order = {name: i for i, name in enumerate([ALL_ROWS, *methods, BEST_DRAW, MORE_ROWS])}
     frame = pd.DataFrame(rows).sort_values(
         ["method", "size", "seed"], key=lambda c: c.map(order) if c.name == "method" else c
     )
@@ -293,7 +217,12 @@ def _named(selectors):
             raise ValueError("selectors must differ, but two are the same; a dict gives them names.")
     for selector in selectors.values():
         check_selector(selector)
-    return selectors
+    named = {str(name): selector for name, selector in selectors.items()}
+    taken = sorted({ALL_ROWS, BEST_DRAW, MORE_ROWS} & named.keys())
+    if taken or len(named) < len(selectors):
+        what = f"one is called {taken[0]!r}, as a method beside it is" if taken else "two have the same"
+        raise ValueError(f"selectors need names of their own, but {what}: give it another.")
+    return named
 
 
 def _listed(name, values):
@@ -332,27 +261,66 @@ def _split(X, y, test, test_size, seed, classes):
     return [(take_rows(X, part), take_rows(y, part)) for part in parts]
 
 
-def _run(selector, estimator, prefix, size, seed, train, held_out, score):
-    # Choose, train and score, with the seconds; what cannot be done is told, not hidden.
-    def seeded(part, **more):
-        part = clone(part, safe=False)
-        known = part.get_params() if hasattr(part, "get_params") else {}
-        values = {"random_state": seed, **more}
-        return part.set_params(**{k: v for k, v in values.items() if k in known}) if known else part
+@dataclass(frozen=True)
+class _Fit:
+    # Chooses, trains and scores, with the seconds; what cannot be done is told, not hidden.
+    estimator: Any
+    prefix: Any  # the keyword of `fit` that takes weights, or None
+    score: Any
 
-    outcome = dict(score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, error="")
-    try:
-        weights, options = None, {}
-        if selector is not None:
+    def measure(self, selector, size, seed, train, held_out):
+        outcome = dict(score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, n_draws=1, error="")
+        try:
+            weights = None
+            if selector is not None:
+                start = time.perf_counter()
+                *train, weights = _seeded(selector, seed, size=size).fit(*train).take(*train)
+                outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
             start = time.perf_counter()
-            *train, weights = seeded(selector, size=size).fit(*train).take(*train)
-            outcome |= dict(choose_seconds=time.perf_counter() - start, n_rows=len(weights))
-            options = {} if prefix is None else {prefix: weights}
-        start = time.perf_counter()
-        model = seeded(estimator)
+            model = self._trained(seed, train, weights)
+            outcome["train_seconds"] = time.perf_counter() - start
+            outcome["score"] = float(self.score(model, *held_out))
+        except ValueError as error:  # such as one class only among the rows
+            outcome["error"] = str(error)
+        return outcome
+
+    def best_draw(self, budget, size, seed, train, held_out):
+        start, rng, n = time.perf_counter(), np.random.default_rng(seed), len(train[1])
+        order = rng.permutation(n)
+        rest, judges = order[max(0, min(n // 3, n - size)) :], order[: max(0, min(n // 3, n - size))]
+        judge = [take_rows(one, judges) for one in train]
+        best, rows, n_draws = -np.inf, rng.choice(rest, size, replace=False), 0
+        while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
+            drawn = rng.choice(rest, size, replace=False)
+            n_draws += 1
+            try:
+                model = self._trained(seed, [take_rows(one, drawn) for one in train], None)
+                found = self.score(model, *judge) if len(judges) else 0.0
+            except ValueError:  # one class only in this draw: the next may have two
+                continue
+            if found > best:
+                best, rows = found, drawn
+        seconds = time.perf_counter() - start
+        outcome = self.measure(None, size, seed, [take_rows(one, rows) for one in train], held_out)
+        return outcome | dict(choose_seconds=seconds, n_draws=n_draws)
+
+    def more_rows(self, budget, ends, size, seed, train, held_out):
+        n, (few, all_rows) = len(train[1]), ends
+        m = n  # unless all rows take longer: then between the two, as if the time rose with the rows
+        if all_rows > max(few, budget):
+            m = int(np.clip(size + (budget - few) / (all_rows - few) * (n - size), size, n))
+        rows = np.random.default_rng(seed).choice(n, m, replace=False)
+        return self.measure(None, m, seed, [take_rows(one, rows) for one in train], held_out)
+
+    def _trained(self, seed, train, weights):
+        options = {} if self.prefix is None or weights is None else {self.prefix: weights}
+        model = _seeded(self.estimator, seed)
         model.fit(*train, **options)
-        outcome["train_seconds"] = time.perf_counter() - start
-        outcome["score"] = float(score(model, *held_out))
-    except ValueError as error:  # such as one class only among the rows
-        outcome["error"] = str(error)
-    return outcome
+        return model
+
+
+def _seeded(part, seed, **more):
+    part = clone(part, safe=False)
+    known = part.get_params() if hasattr(part, "get_params") else {}
+    values = {"random_state": seed, **more}
+    return part.set_params(**{k: v for k, v in values.items() if k in known}) if known else part

@@ -1,0 +1,144 @@
+"""`Comparison`: what `compare` measured, as a frame, a table and a figure."""
+
+import textwrap
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
+BEST_DRAW, MORE_ROWS = "best of draws", "more uniform rows"  # what the selectors' seconds could have bought instead
+WIDTH = 100  # characters of a line of what a Comparison prints
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """What `compare` measured.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame, one row for each method, size and seed, with ``score`` on the held-out rows;
+        ``choose_seconds`` and ``train_seconds`` of wall-clock time; ``n_rows``, the number of rows trained on;
+        ``n_draws``, how many draws the best was picked from;
+        ``weighted``, whether the estimator took their weights; ``error``, the message of a method that failed (its
+        score is NaN), or ""
+    scoring : str, the name of the scores
+    """
+
+    frame: Any
+    scoring: str
+
+    def __repr__(self) -> str:
+        """The summary, every column of it however narrow the terminal; a long name goes on in the lines below."""
+        table = self.summary()
+        names = table.pop("method")
+        table["score"] *= self._sign
+        for name in ("score", "lead"):
+            table[name] = [_cell(mean, std) for mean, std in zip(table[name], table.pop(f"{name}_std"))]
+        for name in ("choose_seconds", "train_seconds"):
+            table[name] = [_cell(seconds) for seconds in table[name]]
+        fits = table.pop("pays_from")
+        failed = table.pop("failed")
+        table["pays from"] = [_fits(n) for n in fits]
+        table["failed"] = failed
+        shown = {"choose_seconds": "choose (s)", "train_seconds": "train (s)"}
+        table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
+        head, *lines = table.to_string(index=False).splitlines()
+        room = WIDTH - len(head) - 1
+        shown = [("method", head)]
+        for method in names.unique():
+            own = [line for name, line in zip(names, lines) if name == method]
+            shown += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
+        width = max(len(name) for name, _ in shown)
+        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in shown)])
+
+    @property
+    def _sign(self):
+        return -1.0 if self.scoring.startswith("neg_") else 1.0
+
+    @property
+    def _label(self):
+        return self.scoring.removeprefix("neg_")  # a negative loss is shown as the loss
+
+    def summary(self) -> Any:
+        """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
+
+        ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
+        ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score. ``pays_from`` is the number of
+        fits from which choosing once and training on few rows takes fewer seconds than training on all rows: infinite
+        where it never does, NaN for all rows.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        frame, keys = self.frame, ["method", "size"]
+        uniform = frame[frame["method"] == UNIFORM].set_index(["size", "seed"])["score"]
+        pairs = frame.set_index(["size", "seed"]).index
+        frame = frame.assign(lead=frame["score"] - uniform.reindex(pairs).to_numpy(), failed=frame["error"] != "")
+        groups = frame.groupby(keys, sort=False)
+        columns = {
+            "score": groups["score"].mean(),
+            "score_std": groups["score"].std(),
+            "lead": groups["lead"].mean(),
+            "lead_std": groups["lead"].std(),
+            "choose_seconds": groups["choose_seconds"].median(),
+            "train_seconds": groups["train_seconds"].median(),
+            "failed": groups["failed"].sum(),
+        }
+        table = type(frame)(columns).reset_index()
+        full = table.loc[table["method"] == ALL_ROWS, "train_seconds"]
+        saved = (full.iloc[0] if len(full) else np.nan) - table["train_seconds"]
+        fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(np.inf)
+        table["pays_from"] = fits.where(saved.notna() & (table["method"] != ALL_ROWS))
+        return table
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw score and seconds (choosing and training) against size: means, bands of a standard deviation.
+
+        Parameters
+        ----------
+        axes : two matplotlib axes, or None for a new figure
+
+        Returns
+        -------
+        array of the two axes
+        """
+        import matplotlib.pyplot as plt
+
+        if axes is None:
+            _, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        table = self.summary()
+        table["seconds"] = table["choose_seconds"] + table["train_seconds"]
+        table["score"] *= self._sign
+        for method, rows in table.groupby("method", sort=False):
+            if method == ALL_ROWS:
+                score, std = rows["score"].item(), np.nan_to_num(rows["score_std"].item())
+                axes[0].axhline(score, color="black", linestyle="--", label=method)
+                axes[0].axhspan(score - std, score + std, color="black", alpha=0.1, linewidth=0)
+                axes[1].axhline(rows["seconds"].item(), color="black", linestyle="--", label=method)
+                continue
+            [line] = axes[0].plot(rows["size"], rows["score"], marker="o", label=method)
+            low, high = rows["score"] - rows["score_std"], rows["score"] + rows["score_std"]
+            axes[0].fill_between(rows["size"], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+            axes[1].plot(rows["size"], rows["seconds"], marker="o", color=line.get_color(), label=method)
+        sizes = sorted(table.loc[table["method"] != ALL_ROWS, "size"].unique())
+        for axis, label in zip(axes, (self._label, "seconds to choose and train")):
+            axis.set(xscale="log", xlabel="rows chosen", ylabel=label)
+            axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axis.minorticks_off()
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.grid(alpha=0.3)
+        axes[1].set_yscale("log")
+        axes[0].legend(frameon=False)
+        return axes
+
+
+def _fits(n):
+    return "–" if np.isnan(n) else "never" if np.isinf(n) else f"fit {n:,.0f}"
+
+
+def _cell(mean, std=np.nan):
+    spread = "" if np.isnan(std) else f" ± {std:.2g}"
+    return "–" if np.isnan(mean) else f"{mean:.{4 if spread else 3}g}{spread}"
