@@ -3,14 +3,25 @@
 import subprocess
 import sys
 
-import handful.active
 import numpy as np
 import pytest
-from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, KMeansQuery, MaxEntropyQuery, UniformQuery
+from handful.active import (
+    Badge,
+    BilevelQuery,
+    ClusterMarginQuery,
+    Consistency,
+    KCenterQuery,
+    KMeansQuery,
+    MaxEntropyQuery,
+    UniformQuery,
+)
+from handful.active.acquisition import within_reach
 from handful.bilevel import ConjugateGradients
+from handful.checks import ConvergenceError
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 ALL = [
@@ -19,6 +30,7 @@ ALL = [
     Consistency(),
     KCenterQuery(random_state=0),
     KMeansQuery(random_state=0),
+    ClusterMarginQuery(random_state=0),
     Badge(random_state=0),
     BilevelQuery(1e-2),
 ]
@@ -274,18 +286,67 @@ def test_variants_of_the_wrong_shape_are_refused(pool):
         BilevelQuery(1e-2, variants=lambda i: np.zeros((2, 4))).query(3, **pool)
 
 
+def test_cluster_margin_lets_groups_of_unsure_points_take_turns_the_smallest_first():
+    X = np.array([[0.0], [0.1], [0.2], [0.3], [9.0], [9.1], [9.2], [5.0]])  # two groups of unsure points, a sure one
+    margin = np.array([0.03, 0.01, 0.02, 0.04, 0.2, 0.1, 0.3, 0.9])
+    P = np.stack([(1 + margin) / 2, (1 - margin) / 2], axis=1)
+    chosen = ClusterMarginQuery(factor=3, random_state=0).query(2, features=X, probabilities=P)
+    assert chosen.tolist() == [5, 1]  # the least margin of the smaller group, then of the larger
+    few = ClusterMarginQuery(factor=1, random_state=0).query(2, features=X, probabilities=P)
+    assert sorted(few) == [1, 2]  # without a choice it is the margin alone
+
+
+def test_what_is_within_reach_stays_and_the_rest_is_pulled_back_along_its_way(rng):
+    X = rng.normal(size=(200, 3)) + 7.0
+    X[:3] *= 1000
+    center = np.median(X, axis=0)
+    usual = np.median(np.linalg.norm(X - center, axis=1))
+    pulled = within_reach(X)(X)
+    far = np.linalg.norm(X - center, axis=1) > 2 * usual
+    np.testing.assert_array_equal(pulled[~far], X[~far])
+    np.testing.assert_allclose(np.linalg.norm(pulled[far] - center, axis=1), 2 * usual)
+    ways = (X - center) / np.linalg.norm(X - center, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.einsum("ij,ij->i", pulled - center, ways)[far], 2 * usual)
+    np.testing.assert_array_equal(within_reach(np.zeros((4, 2)))(np.ones((3, 2))), np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_bilevel_gives_a_batch_where_one_row_of_fifty_lies_twenty_times_as_far_out(seed):
+    rng = np.random.default_rng(seed)
+    X, y = load_digits(return_X_y=True)
+    X = X[:, X.std(axis=0) > 0]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    far = rng.permutation(len(X))[: len(X) // 50]
+    X[far] *= 20
+    labelled = rng.permutation(len(X))[:30]
+    rest = np.setdiff1d(np.arange(len(X)), labelled)
+    model = LogisticRegression(max_iter=3000).fit(X[labelled], y[labelled])
+    known = dict(labelled=X[labelled], labels=y[labelled], classes=model.classes_)
+    chosen = BilevelQuery().query(10, features=X[rest], probabilities=model.predict_proba(X[rest]), **known)
+    assert np.isin(rest[chosen], far).sum() <= 5
+
+
+def test_where_the_inner_problem_does_not_converge_the_penalty_is_raised_and_told(pool, monkeypatch):
+    choose, tried = BilevelQuery._choose, []
+
+    def fails_below(self, problem, *args):
+        tried.append(problem.l2)
+        if problem.l2 < 5e-3:
+            raise ConvergenceError("no end.")
+        return choose(self, problem, *args)
+
+    monkeypatch.setattr(BilevelQuery, "_choose", fails_below)
+    with pytest.warns(ConvergenceWarning, match="no end. The batch is chosen at l2=0.01 instead"):
+        found = BilevelQuery().query(3, **pool)
+    assert tried == pytest.approx([1e-4, 1e-3, 1e-2])
+    assert found.tolist() == BilevelQuery(tried[-1]).query(3, **pool).tolist()
+
+
+def test_kmeans_takes_no_outlier_for_a_cluster(rng):
+    X = np.concatenate([rng.normal(size=(200, 2)), [[500.0, 0.0], [0.0, 900.0]]])
+    assert max(KMeansQuery(random_state=0).query(5, features=X)) < 200
+
+
 def test_importing_it_does_not_import_torch():
     code = "import handful.active, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_what_needs_torch_is_imported_when_it_is_asked_for():
-    assert {"MixMatch", "SupervisedNetwork", "LabellingPanel", "ActiveLoop"} <= set(dir(handful.active))
-    with pytest.raises(AttributeError, match=r"'handful\.active' has no attribute 'MixMtach'"):
-        handful.active.MixMtach  # noqa: B018
-    code = (
-        "import sys, handful.active; sys.modules['torch'] = None\n"
-        "try:\n    handful.active.MixMatch\nexcept ImportError as error:\n    print(error)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.endswith("torch: pip install torch.\n")

@@ -1,4 +1,4 @@
-"""Uniform and stratified sampling, k-means++, k-center and forgetting events."""
+"""Uniform and stratified sampling, k-means++, k-center and herding."""
 
 from itertools import combinations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from handful import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.baselines import ForgettingEvents, forgetting_events
+from handful.baselines import Herding
 from handful.baselines.stratified import allocate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,41 +231,23 @@ def test_a_prefix_is_the_smaller_selection(cls):
         assert (cls(size, random_state=0).fit(X).indices_ == largest[:size]).all()
 
 
-# Forgetting events ---------------------------------------------------------------------------------------------------
+# Herding ------------------------------------------------------------------------------------------------------------
 
 
-def test_events_are_counted_as_one_would_by_hand():
-    history = ["++++", "----", "+-+-", "-+-+", "-++-", "+-++", "---+"]
-    correct = np.array([[mark == "+" for mark in row] for row in history]).T
-    assert forgetting_events(correct).tolist() == [0, np.inf, 2, 1, 1, 1, 0]
+def naive_herding(X, size, target):
+    chosen = []
+    for _ in range(size):
+        left = [i for i in range(len(X)) if i not in chosen]
+        distance = [np.linalg.norm(X[[*chosen, i]].mean(axis=0) - target) for i in left]
+        chosen.append(left[int(np.argmin(distance))])
+    return chosen
 
 
-def test_mislabelled_rows_are_never_learned_or_often_forgotten():
-    rng = np.random.default_rng(0)
-    y = rng.integers(3, size=600)
-    X = 4 * np.eye(3)[y] + rng.normal(size=(600, 3))
-    wrong = rng.choice(600, 30, replace=False)
-    y[wrong] = (y[wrong] + 1) % 3
-    for data in (X, sparse.csr_matrix(X)):
-        chosen = ForgettingEvents(40, random_state=0).fit(data, np.array(["a", "b", "c"])[y])
-        assert len(set(chosen.indices_) & set(wrong)) >= 24
-        assert (np.diff(chosen.events_[chosen.indices_]) <= 0)[np.isfinite(chosen.events_[chosen.indices_])[1:]].all()
-
-
-def test_easy_rows_are_not_forgotten_and_hard_ones_are():
-    rng = np.random.default_rng(1)
-    y = rng.integers(2, size=400)
-    margin = rng.choice([0.02, 3.0], size=400)
-    X = np.column_stack([(2 * y - 1) * margin, 0.3 * rng.normal(size=400)])
-    events = ForgettingEvents(10, random_state=0).fit(X, y).events_
-    assert events[margin == 3.0].mean() < 0.2
-    assert np.minimum(events[margin == 0.02], 20).mean() > 1
-
-
-def test_smaller_selections_are_prefixes_and_rows_of_weight_zero_are_absent():
-    rng = np.random.default_rng(2)
-    X, y, u = rng.normal(size=(80, 3)), rng.integers(2, size=80), (np.arange(80) % 3 > 0) * 2.0
-    few, many = (ForgettingEvents(m, random_state=0).fit(X, y, sample_weight=u) for m in (10, 40))
-    assert (few.indices_ == many.indices_[:10]).all()
-    assert (u[many.indices_] > 0).all()
-    assert np.isnan(many.events_).sum() == (u == 0).sum()
+@pytest.mark.parametrize("seed", range(5))
+def test_herding_is_the_naive_loop_over_running_means(seed):
+    rng = np.random.default_rng(seed)
+    X, u = rng.normal(size=(40, 3)), rng.exponential(size=40)
+    raw = Herding(15, normalise=False).fit(X, sample_weight=u)
+    assert raw.indices_.tolist() == naive_herding(X, 15, u @ X / u.sum())
+    unit = X / np.linalg.norm(X, axis=1)[:, None]
+    assert Herding(15).fit(7 * X).indices_.tolist() == naive_herding(unit, 15, unit.mean(axis=0))

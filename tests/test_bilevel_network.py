@@ -375,7 +375,7 @@ from handful.bilevel import BilevelCoreset, Network
 def fit():
     BilevelCoreset(Network(lambda: None), size=2, rule="linear").fit([[0.0], [1.0], [2.0]], [0, 1, 1])
 
-for use in (fit, lambda: handful.continual.VCL, lambda: handful.continual.network_views):
+for use in (fit, lambda: handful.continual.network_views):
     try:
         use()
     except ImportError as error:
@@ -385,14 +385,13 @@ for use in (fit, lambda: handful.continual.VCL, lambda: handful.continual.networ
 
 def test_what_needs_torch_is_at_hand_and_without_torch_says_so():
     from handful import continual
-    from handful.continual.vcl import VCL
     from handful.continual.views import Views, network_views
 
-    assert (continual.VCL, continual.Views, continual.network_views) == (VCL, Views, network_views)
+    assert (continual.Views, continual.network_views) == (Views, network_views)
     with pytest.raises(AttributeError, match=r"'handful\.continual' has no attribute 'VLC'"):
         continual.VLC  # noqa: B018
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
-    wanted = ("Network needs", "VCL needs", "views of a torch network need")
+    wanted = ("Network needs", "views of a torch network need")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
 
 

@@ -5,7 +5,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
-from handful.baselines import ForgettingEvents
 from handful.bilevel import ConjugateGradients, Forward, GaussianMixture
 from handful.checks import (
     as_generator,
@@ -85,7 +84,6 @@ COUNTS = {
     "n_components": lambda: MixtureSensitivity(5, n_components=True).fit(X),
     "n_init": lambda: BilevelCoreset(GaussianMixture(1, n_init=True), size=5).fit(X),
     "n_clusters": lambda: LogisticSensitivity(5, n_clusters=True).fit(X, y),
-    "n_epochs": lambda: ForgettingEvents(5, n_epochs=True).fit(X, y),
     "n_slots": lambda: MergeReduce(UniformCoreset(), size=5, n_slots=True).fit(X),
     "leaf_size": lambda: MergeReduce(UniformCoreset(), size=5, leaf_size=True).fit(X),
     "n_landmarks": lambda: Nystrom(RBF(), n_landmarks=True).fit(X),

@@ -118,8 +118,6 @@ def test_rows_in_ascending_order_are_no_ranking(cls):
 EXEMPT = {
     "CoresetSampler": "its fit_resample gives labels that carry weights",
     "WeightedFit": "takes labels that carry weights",
-    "MixMatch": "takes images, three axes, and rows without labels",
-    "SupervisedNetwork": "takes images, three axes",
 }
 
 

@@ -10,8 +10,8 @@ def lazy_names(package, homes):
     Parameters
     ----------
     package : str, the package's `__name__`
-    homes : dict of str, the module that defines each of these names, such as {"VCL": "handful.continual.vcl"}; for a
-        name that is itself a module of the package, that module: {"data": "handful.data"}
+    homes : dict of str, the module that defines each of these names, such as {"Views": "handful.continual.views"}; for
+        a name that is itself a module of the package, that module: {"data": "handful.data"}
     """
 
     def __getattr__(name):

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful.continual.vcl import VCL
 from handful_papers.bico import continual, continual_stream, continual_tables, continual_vcl
 from handful_papers.bico.continual_data import (
     images,
@@ -18,6 +17,7 @@ from handful_papers.bico.continual_data import (
 )
 from handful_papers.bico.fig13_merge_reduce import algorithm_3
 from handful_papers.bico.stacked import StackedMLP
+from handful_papers.bico.vcl import VCL
 from sklearn.base import clone
 
 torch.set_num_threads(1)

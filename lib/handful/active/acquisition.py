@@ -5,10 +5,11 @@ from abc import abstractmethod
 
 import numpy as np
 from scipy import sparse
+from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from handful.baselines import farthest_first, prediction_entropies
+from handful.baselines import farthest_first
 from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
@@ -206,7 +207,7 @@ class MaxEntropyQuery(Acquisition):
     _needs = ("probabilities",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        return _largest(prediction_entropies(probabilities.mean(axis=0)), n)
+        return _largest(entr(probabilities.mean(axis=0)).sum(axis=1), n)
 
 
 class Consistency(Acquisition):
@@ -261,7 +262,8 @@ class KMeansQuery(Acquisition):
     k-means finds as many clusters as there are points to choose and labelled ones, and the point nearest to the center
     of a cluster is chosen, if no labelled point lies in it (Kang, Ryu and Kwon 2004, who begin with no label; Hacohen,
     Dekel and Weinshall 2022 leave out the clusters of labelled points). The largest clusters come first. Where points
-    are equal, so that there are fewer clusters, `KCenterQuery` fills the batch.
+    are equal, so that there are fewer clusters, `KCenterQuery` fills the batch. Points farther than twice the usual
+    distance from the pool's median count as if they were there: an outlier is no cluster.
 
     Parameters
     ----------
@@ -288,10 +290,11 @@ class KMeansQuery(Acquisition):
 
         check_integer("n_init", self.n_init)
         rng = as_generator(self.random_state)
-        rows = features - features.mean(axis=0)
+        rows, pulled = features, within_reach(features)
         if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
             known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
-            rows = np.concatenate([rows, check_rows(known, "labelled") - features.mean(axis=0)])
+            rows = np.concatenate([features, known])
+        rows = pulled(rows) - features.mean(axis=0)
         kmeans = KMeans(n + len(rows) - pool, n_init=self.n_init, random_state=int(rng.integers(MAX_SEED)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
@@ -305,6 +308,67 @@ class KMeansQuery(Acquisition):
             covered = np.concatenate([rows[chosen], rows[pool:]])
             chosen += rest[farthest_first(rows[rest], n - len(chosen), rng=rng, covered=covered)].tolist()
         return chosen
+
+
+class ClusterMarginQuery(Acquisition):
+    """Points of which the model is unsure, from different groups (Citovsky et al. 2021): the rule to start with.
+
+    Of the `factor` times n points with the smallest margin, the difference of the two largest probabilities, k-means
+    makes n groups, and these take turns in giving their point of least margin, the smallest group first. Citovsky et
+    al. group the whole pool once, by average linkage, which takes the square of its size, and draw within a group.
+
+    Parameters
+    ----------
+    factor : int, unsure points for each point of the batch; Citovsky et al.: 10
+    random_state : None, int or Generator
+
+    Examples
+    --------
+    >>> P = [[0.51, 0.49], [0.52, 0.48], [0.6, 0.4], [0.99, 0.01]]  # the first two are much the same
+    >>> ClusterMarginQuery(random_state=0).query(2, features=[[0.0], [0.1], [1.0], [1.1]], probabilities=P)
+    array([0, 2])
+    """
+
+    _needs = ("features", "probabilities")
+
+    def __init__(self, *, factor=10, random_state=None):
+        self.factor = factor
+        self.random_state = random_state
+
+    def _query(self, n, pool, features, probabilities, labelled, labels):
+        from sklearn.cluster import KMeans  # here, as importing it takes a while
+
+        check_integer("factor", self.factor)
+        second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
+        unsure = _largest(second - first, self.factor * n)
+        seed = int(as_generator(self.random_state).integers(MAX_SEED))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than groups
+            group = KMeans(n, n_init=3, random_state=seed).fit_predict(within_reach(features)(features)[unsure])
+        turn = np.tril(group[:, None] == group, -1).sum(axis=1)  # how many of the group come before
+        return unsure[np.lexsort([np.bincount(group)[group], turn])[:n]]
+
+
+def within_reach(features, reach=2.0):
+    """A function that pulls rows back which lie far out, so that their length alone does not have them chosen.
+
+    Parameters
+    ----------
+    features : shape (pool, d)
+    reach : float, most that a row may be away from the pool's median, in units of the median distance from it
+
+    Returns
+    -------
+    function from rows, shape (..., d), to the same with longer ways shortened
+    """
+    center = np.median(features, axis=0)
+    most = reach * np.median(np.linalg.norm(features - center, axis=1))
+
+    def pulled(rows):
+        away = np.linalg.norm(rows - center, axis=-1, keepdims=True)
+        return np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows) if most else rows
+
+    return pulled
 
 
 class Badge(Acquisition):

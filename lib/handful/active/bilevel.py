@@ -1,13 +1,19 @@
 """The bilevel acquisition: points on which training, with those labelled, does best on everything (Equation 10)."""
 
-import numpy as np
+import warnings
 
-from handful.active.acquisition import Acquisition
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from handful.active.acquisition import Acquisition, within_reach
 from handful.bilevel import Logistic
 from handful.bilevel.numerics.ihvp import as_inverse_hessian
 from handful.bilevel.selections.base import Rows
 from handful.bilevel.selections.softmax import SoftmaxSelection
 from handful.bilevel.strategies.base import best_rows
+from handful.checks import ConvergenceError
+
+MOST_PENALTY = 1.0  # up to here it is raised where the inner problem does not converge
 
 
 class BilevelQuery(Acquisition):
@@ -17,11 +23,13 @@ class BilevelQuery(Acquisition):
     loss is that of the trained model on all labelled points and on the whole pool, with the soft labels that the user's
     model predicts (`probabilities`, averaged over its variants). Points join one at a time, each the one with the
     smallest implicit gradient (Equation 10). The features should be those of a proxy, such as
-    `handful.proxies.Nystrom` of a `CNTK`, or embeddings.
+    `handful.proxies.Nystrom` of a `CNTK`, or embeddings. Rows farther than twice the usual distance from the
+    pool's median are pulled back to it, as the gradient of an outlier is large for its length alone.
 
     Parameters
     ----------
-    l2 : penalty on the coefficients, relative to the mean inner loss; the paper: 1e-4
+    l2 : penalty on the coefficients, relative to the mean inner loss; the paper: 1e-4. Where the inner problem does not
+        converge, ten times as much is tried, which a ConvergenceWarning tells
     variants : None, or a function of a row of the pool that gives the features of augmented variants of that point,
         shape (variants, d), always the same number of them. A selected point enters the inner problem with all its
         variants, as labelled points do where `labelled` has shape (l, variants, d). The paper: 100 of each
@@ -53,8 +61,22 @@ class BilevelQuery(Acquisition):
             raise ValueError("labelled is empty: the inner problem needs at least one labelled point.")
         problem = Logistic(self.l2, penalise_intercept=True)  # as in the authors' code
         problem.check()
-        copies = labelled.reshape(len(labelled), -1, labelled.shape[-1])
-        rows, place = self._rows(n, pool, features, probabilities.mean(axis=0), copies, labels)
+        pulled = within_reach(features)
+        copies = pulled(labelled.reshape(len(labelled), -1, labelled.shape[-1]))
+        given = n, pool, pulled(features), probabilities.mean(axis=0), copies, labels, pulled
+        while True:
+            try:
+                return self._choose(problem, *given)
+            except ConvergenceError as error:
+                if problem.l2 >= MOST_PENALTY:
+                    raise
+                problem = Logistic(10 * problem.l2, penalise_intercept=True)
+                warnings.warn(
+                    f"{error} The batch is chosen at l2={problem.l2:g} instead.", ConvergenceWarning, stacklevel=3
+                )
+
+    def _choose(self, problem, n, pool, features, targets, copies, labels, pulled):
+        rows, place = self._rows(n, pool, features, targets, copies, labels)
         # no draw is made by first-order scores; the generator is what the selection asks for
         selection = SoftmaxSelection(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
         selection.add(range(pool, place))
@@ -64,7 +86,7 @@ class BilevelQuery(Acquisition):
             best = int(best_rows(selection, 1, "linear")[0])
             chosen.append(best)
             rows.absent = np.append(rows.absent, best)  # where its variants join, the row itself does not
-            place = self._join(selection, best, place)
+            place = self._join(selection, best, place, pulled)
         return chosen
 
     def _rows(self, n, pool, features, targets, copies, labels):
@@ -79,7 +101,7 @@ class BilevelQuery(Acquisition):
         rows = Rows(X.astype(features.dtype), Y.astype(features.dtype), weight, np.arange(pool, len(X)))
         return rows, pool + len(known)
 
-    def _join(self, selection, best, place):
+    def _join(self, selection, best, place, pulled):
         # The selected point, or all its variants, enters the inner problem.
         if self.variants is None:
             selection.add([best])
@@ -93,7 +115,7 @@ class BilevelQuery(Acquisition):
                 f"points have, got shape {own.shape} for row {best}."
             )
         added = range(place, place + len(own))
-        X[added.start : added.stop] = own
+        X[added.start : added.stop] = pulled(own)
         selection.data.y[added.start : added.stop] = selection.data.y[best]
         selection.add(added)
         return added.stop

@@ -22,7 +22,7 @@ class ActiveLoop:
     propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled` (int array) with
         their `labels`, and gives `n` points of `pool` (int array, the points without an answer) to label next
     n_pool : int, number of points
-    classes : list of the labels that may be given; with a `path` as JSON has them, so ``np.unique(y).tolist()``
+    classes : list or array of the labels that may be given: words, whole numbers, or True and False
     batch_size : int, points asked for at a time; the paper: 10
     path : path of the file of answers (JSON); None writes none
 
@@ -43,10 +43,13 @@ class ActiveLoop:
     def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
-        self.classes = list(classes) if np.iterable(classes) else []
-        lists = any(np.ndim(label) for label in self.classes)
-        if lists or len(set(self.classes)) < 2 or len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"classes must be at least 2 different labels, got {self.classes}.")
+        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
+        kinds = {type(label) for label in self.classes}
+        if not kinds <= {str, int, bool} or len(kinds) > 1 or not 2 <= len(set(self.classes)) == len(self.classes):
+            raise ValueError(
+                f"classes must be at least 2 different labels, all words, all whole numbers or True and False, got "
+                f"{self.classes}; other labels, such as dates, go in as words."
+            )
         self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
         self.path = None if path is None else Path(path)
         self.answers, self.pending, self.rounds = {}, [], []
@@ -95,7 +98,7 @@ class ActiveLoop:
         if not 0 <= index < self.n_pool:
             raise ValueError(f"point must be in 0..{self.n_pool - 1}, got {index}.")
         label = label.item() if isinstance(label, np.generic) else label
-        if label is not None and label not in self.classes:
+        if label is not None and not self._is_class(label):
             raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
         self.answers[index] = label
         if index in self.pending:
@@ -119,16 +122,26 @@ class ActiveLoop:
         os.replace(part, self.path)  # so that the file is never half written
 
     def _load(self):
+        # What a file holds is checked before anything is taken from it.
         try:
             state = json.loads(self.path.read_text(encoding="utf-8"))
-            found = {key: state[key] for key in ("version", "n_pool", "classes", "answers", "pending", "rounds")}
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            own = {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}
+            found = {key: state[key] for key in own}
+            answers, pending, rounds = dict(state["answers"]), list(state["pending"]), list(map(list, state["rounds"]))
+            asked = [*answers, *pending, *(i for batch in rounds for i in batch)]
+            if not all(type(i) is int and 0 <= i < self.n_pool for i in asked) or set(answers) & set(pending):
+                raise ValueError("its points are not those of the pool")
+            if found == own and not all(label is None or self._is_class(label) for label in answers.values()):
+                raise ValueError("it has labels that are not among its classes")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away.") from error
-        for key, own in {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}.items():
-            if found[key] != own:
+        for key in own:
+            if found[key] != own[key]:
                 raise ValueError(
-                    f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's {own}. Give another "
-                    "path, or the pool that it was made for."
+                    f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's {own[key]}. Give "
+                    "another path, or the pool that it was made for."
                 )
-        self.answers = {int(i): label for i, label in found["answers"]}
-        self.pending, self.rounds = found["pending"], found["rounds"]
+        self.answers, self.pending, self.rounds = answers, pending, rounds
+
+    def _is_class(self, label):
+        return type(label) is type(self.classes[0]) and label in self.classes

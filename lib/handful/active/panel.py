@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 from scipy.io import wavfile
 
-SKIP = "skip"
+SKIP = object()  # no class equals it, whatever classes are called
 
 
 class LabellingPanel:
@@ -21,7 +21,7 @@ class LabellingPanel:
     loop : ActiveLoop
     sound : array, shape (n, samples), or list of arrays: floats between -1 and 1 or 16-bit integers
     sampling_rate : samples a second
-    pictures : array, shape (n, height, width), such as `handful.active.audio.mel_spectrogram`; None shows none
+    pictures : array, shape (n, height, width), such as spectrograms; None shows none
     names : list of str, such as the names of the files; None shows numbers
 
     Attributes
@@ -35,13 +35,8 @@ class LabellingPanel:
         except ImportError as error:
             raise ImportError("the labelling panel needs ipywidgets: pip install ipywidgets.") from error
         self._widgets = ipywidgets
-        self.loop, self._sound, self._sampling_rate, self._pictures, self._names = (
-            loop,
-            sound,
-            sampling_rate,
-            pictures,
-            names,
-        )
+        self.loop, self._sound, self._sampling_rate = loop, sound, sampling_rate
+        self._pictures, self._names = pictures, names
         self._status = ipywidgets.HTML()
         self._rows = ipywidgets.VBox()
         self._more = ipywidgets.Button(description="Train, then ask for more", icon="forward")
@@ -73,14 +68,14 @@ class LabellingPanel:
         answered = index in self.loop.answers
         answer = self.loop.answers.get(index)
         buttons = w.ToggleButtons(
-            options=[*((str(c), c) for c in self.loop.classes), (SKIP, SKIP)],
+            options=[*((str(c), c) for c in self.loop.classes), ("(skip)", SKIP)],
             value=(SKIP if answer is None else answer) if answered else None,
             style={"button_width": "auto"},
         )
         tick = w.HTML(_tick(answered), layout={"width": "1.5em"})
 
         def press(change):
-            self.loop.label(index, None if change["new"] == SKIP else change["new"])
+            self.loop.label(index, None if change["new"] is SKIP else change["new"])
             tick.value = _tick(True)
             self._report()
 

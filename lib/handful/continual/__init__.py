@@ -1,6 +1,6 @@
 """Continual learning with a replay memory that a selector fills (Borsos et al. 2024, Section 4.1).
 
-`VCL`, `Views` and `network_views` need torch, which is imported when they are asked for.
+`Views` and `network_views` need torch, which is imported when they are asked for.
 """
 
 from handful.continual.memory import Memory, ReplayBuffer
@@ -10,5 +10,5 @@ __all__ = ["Memory", "ReplayBuffer"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"VCL": "handful.continual.vcl", "Views": "handful.continual.views", "network_views": "handful.continual.views"},
+    {"Views": "handful.continual.views", "network_views": "handful.continual.views"},
 )

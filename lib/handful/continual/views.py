@@ -46,7 +46,7 @@ class Views:
 
     @property
     def losses(self):
-        """Cross-entropy of each row, shape (n, 1); `handful.baselines.Hardest` chooses from it."""
+        """Cross-entropy of each row, shape (n, 1)."""
         return -log_softmax(self.logits, axis=1)[np.arange(len(self._labels())), self.y][:, None]
 
     @property

@@ -21,13 +21,13 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     Parameters
     ----------
     atoms : array, shape (m, d), the dictionary, whose rows are the measurement vectors; None: the d unit vectors
-    recovery : `L2`, `L1`, `Generative` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
+    recovery : `L2`, `L1` or another `Recovery`; None: ``L1()``, for signals of which most coordinates are
         zero. For other signals, such as images, its error may exceed their energy (compare `errors_` with it), and `L2`
         is the safe choice
     size : int, at most m, the number of measurements
     rule : "quadratic", the decrease of the error that is predicted for a weight of 1, exact for `L2`; or "linear", the
-        paper's implicit gradient, to be preferred with `Generative`: there the curvature that "quadratic" relies on
-        changes with each measurement, and on images in wavelets its error was twice that of random measurements
+        paper's implicit gradient, for a generative model: the curvature that "quadratic" relies on changes there
+        with each measurement, and on images in wavelets its error was twice that of random measurements
     verbose : bool, whether to show a progress bar
 
     Attributes
@@ -136,7 +136,7 @@ def recovery_error(recovery, A, X):
 def checked_recovery(recovery):
     """A `Recovery` whose options are in range; ValueError for anything else."""
     if not isinstance(recovery, Recovery):
-        raise ValueError(f"recovery must be L2(), L1(), Generative(...) or another Recovery, got {recovery!r}.")
+        raise ValueError(f"recovery must be L2(), L1() or another Recovery, got {recovery!r}.")
     recovery.check()
     return recovery
 

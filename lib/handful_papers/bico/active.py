@@ -28,13 +28,12 @@ def train(data, labelled, labels, *, training="mixmatch", seed, **options):
     -------
     SupervisedNetwork or MixMatch
     """
-    from handful.active.mixmatch import MixMatch
-    from handful.active.supervised import SupervisedNetwork
+    from handful_papers.bico.few_labels import MixMatch, SupervisedNetwork
 
     if training not in TRAININGS:
         raise ValueError(f"training must be one of {TRAININGS}, got {training!r}.")
     kind = MixMatch if training == "mixmatch" else SupervisedNetwork
-    known = kind().get_params()
+    known = kind.__dataclass_fields__
     model = kind(**{k: v for k, v in options.items() if k in known}, random_state=seed)
     y = np.full(len(data.X), -1)
     y[np.asarray(labelled)] = labels

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
-from handful.active import audio
 from handful.data import MissingDataError, data_folder, load
 from handful.proxies import CNTK, RBF, Nystrom
 
+from handful_papers.bico import audio
 from handful_papers.bico.tones import spoken_tones
 
 TEST_INDEX = 5  # Spoken Digits numbered below it test, as is customary; 2,700 remain, the paper's number

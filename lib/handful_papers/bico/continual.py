@@ -6,13 +6,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from handful.baselines import FRCL, Hardest, Herding, ICaRL, KCenter, KMeansPlusPlus, MaxEntropy, UniformCoreset
+from handful.baselines import Herding, KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Forward, Logistic
 from handful.continual import ReplayBuffer
 from handful.coreset import Selector
 from handful.proxies import CNTK, NTK, RBF, Nystrom
 
 from handful_papers.bico.continual_data import learner_of, tasks_of
+from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
 
 L2 = 1e-3  # penalty of the proxy's logistic regression, as in the authors' continual-learning code
 GAMMA = 5e-4  # of the RBF proxy on 784 normalised pixels (Appendix D)

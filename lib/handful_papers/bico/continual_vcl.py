@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import torch
 from handful.baselines import KCenter, UniformCoreset
-from handful.continual.vcl import VCL
 
 from handful_papers.bico.continual import bilevel, make_proxy, proxy_of
 from handful_papers.bico.continual_data import tasks_of
+from handful_papers.bico.vcl import VCL
 
 # Selector, and whether it looks at features of a proxy.
 METHODS = {

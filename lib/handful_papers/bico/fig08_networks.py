@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import torch
-from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset, forgetting_events
+from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Forward, Joint, Network, NeumannSeries, TrainConfig
 
 from handful_papers.bico.continual_data import images
+from handful_papers.bico.forgetting import forgetting_events
 from handful_papers.bico.image_data import SHAPES, averaged
 from handful_papers.bico.image_networks import image_network, shift_and_flip
 from handful_papers.claims import Evidence, paired_differences

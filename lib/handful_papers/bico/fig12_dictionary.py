@@ -88,7 +88,8 @@ def generator(images, n_held, *, latent, hidden, n_epochs):
     VAE, array (n_held, d)
     """
     import torch
-    from handful.dictionary.generative import train_vae
+
+    from handful_papers.bico.generative import train_vae
 
     pixels, _ = image_pool(images)
     order = np.random.default_rng(0).permutation(len(pixels))
@@ -103,7 +104,7 @@ def _image_task(images, kind, vae, X, n, *, seed, penalty):
     Wavelets go without L1: images are not negative and a coarse wavelet is constant on blocks of pixels, so that the
     ink of a block may lie in any of its pixels at the same absolute norm. What is recovered is then left to the solver.
     """
-    from handful.dictionary.generative import Generative
+    from handful_papers.bico.generative import Generative
 
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))[: 2 * n]

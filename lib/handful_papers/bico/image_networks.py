@@ -1,8 +1,9 @@
 """The three networks of Figure 8 and Tables 1 and 2 at any width, for rows that hold flattened images."""
 
 import torch
-from handful.active.networks import WideResNet
 from torch import nn
+
+from handful_papers.bico.classifiers import WideResNet
 
 # VGG16 (Simonyan and Zisserman 2015): channels of the 3 x 3 convolutions, blocks end in max-pooling
 VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from handful.baselines import ForgettingEvents, KMeansPlusPlus, UniformCoreset
+from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
 from handful.bilevel.outer import outer_rows
 from handful.bilevel.problems.joint import selection_for
@@ -14,6 +14,7 @@ from handful.bilevel.strategies.weights import final_weights
 from tqdm import tqdm
 
 from handful_papers.bico.cntk_features import image_features
+from handful_papers.bico.forgetting import ForgettingEvents
 
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
 VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")  # Figure 3, beside batches

@@ -1,10 +1,7 @@
 """Networks for spectrograms and images: the paper's WideResNet, and a small one for a machine without a GPU."""
 
-try:
-    import torch
-    from torch import nn
-except ImportError as error:
-    raise ImportError("the networks of handful.active need torch: pip install torch.") from error
+import torch
+from torch import nn
 
 
 class Classifier(nn.Module):
@@ -100,8 +97,6 @@ class WideResNet(Classifier):
 
     def __init__(self, n_classes, depth=28, width=10, in_channels=1):
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise ValueError(f"depth must be 10, 16, 22, 28, ..., got depth={depth}.")
         layers, before = [nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)], 16
         for group, after in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
@@ -126,25 +121,11 @@ def network(name, n_classes, shape):
     name : "conv", "conv-16-32-64" (channels), "wrn-28-10" (depth and width), "mlp" or "mlp-64" (hidden units)
     n_classes : int
     shape : tuple, the shape of a row: (height, width), (channels, height, width) or (d,)
-
-    Raises
-    ------
-    ValueError
-        for another name, or a shape that the network does not take.
     """
-    kind, *numbers = str(name).split("-")
-    if kind not in ("conv", "wrn", "mlp") or not all(n.isdigit() for n in numbers):
-        raise ValueError(f"network must be 'conv', 'conv-16-32-64', 'wrn-28-10' or 'mlp', got {name!r}.")
-    numbers = [int(n) for n in numbers]
+    kind, *numbers = name.split("-")
+    numbers, channels = [int(n) for n in numbers], shape[0] if len(shape) == 3 else 1
     if kind == "mlp":
-        if len(shape) != 1:
-            raise ValueError(f"network 'mlp' takes rows of shape (d,), got {shape}: reshape them to (n, -1).")
         return MLP(n_classes, shape[0], *numbers)
-    if len(shape) not in (2, 3):
-        raise ValueError(
-            f"network {name!r} takes rows of shape (height, width) or (channels, height, width), got {shape}."
-        )
-    channels = shape[0] if len(shape) == 3 else 1
     if kind == "conv":
         return ConvNet(n_classes, shape[-2], tuple(numbers) or (16, 32, 64), in_channels=channels)
     return WideResNet(n_classes, *(numbers or (28, 10)), in_channels=channels)

@@ -1,12 +1,8 @@
 """Rows that a classifier forgets while it is trained."""
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.utils import ClassifierTags
-from sklearn.utils.multiclass import check_classification_targets
-
-from handful.checks import check_integer, check_number
 from handful.coreset import Selector
+from scipy.special import softmax
 
 
 def forgetting_events(correct):
@@ -19,16 +15,8 @@ def forgetting_events(correct):
     Returns
     -------
     float array, shape (n,); infinite for rows that were never classified correctly (Toneva et al. 2019, Algorithm 1)
-
-    Raises
-    ------
-    ValueError
-        for entries other than True and False, and another number of dimensions than two
     """
-    correct = np.asarray(correct)
-    if correct.ndim != 2 or 0 in correct.shape or not np.isin(correct, (0, 1)).all():
-        raise ValueError(f"correct must hold True or False, shape (epochs, n), got {correct.dtype} {correct.shape}.")
-    correct = correct.astype(bool)
+    correct = np.asarray(correct, dtype=bool)
     events = np.count_nonzero(correct[:-1] & ~correct[1:], axis=0).astype(np.float64)
     events[~correct.any(axis=0)] = np.inf
     return events
@@ -54,14 +42,6 @@ class ForgettingEvents(Selector):
     indices_ : shape (m,), rows that were never learned first, then the most forgotten ones
     weights_ : shape (m,), equal, adding up to the total sample_weight; beyond that, only zero weights matter
     events_ : shape (n,), the `forgetting_events` of every row
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> forgotten = ForgettingEvents(100, random_state=0).fit(X, y)
-    >>> bool(forgotten.events_[forgotten.indices_].min() > np.median(forgotten.events_))
-    True
     """
 
     _needs_y = True
@@ -74,16 +54,7 @@ class ForgettingEvents(Selector):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags = ClassifierTags()
-        return tags
-
     def _select(self, X, y, sample_weight, rng):
-        for name in ("n_epochs", "batch_size"):
-            check_integer(name, getattr(self, name))
-        check_number("learning_rate", self.learning_rate, above=0)
-        check_classification_targets(y)
         present = np.flatnonzero(sample_weight)
         code = np.unique(y[present], return_inverse=True)[1]
         events = forgetting_events(self._train(X[present], code, rng))

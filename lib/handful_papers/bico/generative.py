@@ -1,18 +1,12 @@
 """Recovery with a generative model (Bora et al. 2017), such as a small variational autoencoder."""
 
 import numpy as np
-
-from handful.checks import ConvergenceError, check_integer, check_number
-from handful.dictionary.recovery import Recovery
-
-try:
-    import torch
-    from torch import nn
-    from torch.func import jacfwd, vmap
-
-    from handful.torch_training import train_epochs
-except ImportError as error:
-    raise ImportError("recovery with a generative model needs torch: pip install torch.") from error
+import torch
+from handful.checks import ConvergenceError
+from handful.dictionary import Recovery
+from handful.torch_training import train_epochs
+from torch import nn
+from torch.func import jacfwd, vmap
 
 
 class VAE(nn.Module):
@@ -58,22 +52,8 @@ def train_vae(X, *, latent=20, hidden=400, n_epochs=20, batch_size=128, learning
     Returns
     -------
     VAE, its parameters without gradients
-
-    Raises
-    ------
-    ValueError
-        for values outside [0, 1]
-    ConvergenceError
-        if training diverges
     """
-    for name, value in dict(latent=latent, hidden=hidden, n_epochs=n_epochs, batch_size=batch_size).items():
-        check_integer(name, value)
-    check_number("learning_rate", learning_rate, above=0, most=1e8)
-    if not isinstance(rng, torch.Generator):
-        raise TypeError(f"rng must be a torch.Generator, such as torch.Generator().manual_seed(0); got {rng!r}.")
     X = torch.as_tensor(np.asarray(X, dtype=np.float32))
-    if X.ndim != 2 or not len(X) or not (float(X.min()) >= 0 and float(X.max()) <= 1):
-        raise ValueError(f"X must have rows of values between 0 and 1 to train a VAE on, got shape {tuple(X.shape)}.")
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(rng.get_state())  # layers draw their weights from the global generator only
         model = VAE(X.shape[1], latent=latent, hidden=hidden)
@@ -91,33 +71,23 @@ class Generative(Recovery):
 
     Parameters
     ----------
-    generator : torch.nn.Module that maps codes, shape (n, p), smoothly to signals, shape (n, d); for example a `VAE`
-    latent : int, the length p of a code; None: the `latent` of the generator
+    generator : torch.nn.Module that maps codes, shape (n, latent), smoothly to signals, shape (n, d); such as a `VAE`
     l2 : float, strength of the penalty on the codes; the paper: 0.01
     max_iter : int, most Gauss-Newton steps
     tol : float; a signal is done when a step lowers its objective by no more than this share
     """
 
-    def __init__(self, generator, *, latent=None, l2=0.01, max_iter=30, tol=1e-3):
+    def __init__(self, generator, *, l2=0.01, max_iter=30, tol=1e-3):
         self.generator = generator
-        self.latent = latent
         self.l2 = l2
         self.max_iter = max_iter
         self.tol = tol
-
-    def check(self):
-        """ValueError if an option is out of range."""
-        check_number("l2", self.l2, above=0, most=1e8, of=self, why="few measurements leave a code undetermined")
-        check_number("tol", self.tol, above=0, of=self, why="the search for codes ends when it is reached")
-        check_integer("max_iter", self.max_iter, of=self)
-        if self.latent is not None:
-            check_integer("latent", self.latent, of=self)
 
     @torch.no_grad()
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and codes, a tensor of shape (n, p); see `Recovery`."""
         A, measured = (torch.as_tensor(np.ascontiguousarray(a), dtype=self._dtype()) for a in (A, measured))
-        start = torch.zeros((len(measured), self._latent()), dtype=A.dtype) if state is None else state
+        start = torch.zeros((len(measured), self.generator.latent), dtype=A.dtype) if state is None else state
         codes = self._descend(A, measured, start)
         return self.generator(codes).numpy(), codes
 
@@ -142,11 +112,6 @@ class Generative(Recovery):
 
     def _dtype(self):
         return next(self.generator.parameters()).dtype
-
-    def _latent(self):
-        if self.latent is None and not hasattr(self.generator, "latent"):
-            raise ValueError("latent must say how many numbers the generator takes, as it has no attribute `latent`.")
-        return self.generator.latent if self.latent is None else self.latent
 
     def _linearised(self, codes):
         """Signals (n, d) and Jacobians (n, d, p) of the generator."""

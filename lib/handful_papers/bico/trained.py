@@ -1,31 +1,15 @@
-"""Baselines that look at what a trained network makes of the rows: losses, predictions, embeddings or gradients.
+"""What the papers compare with, chosen by what a trained network makes of the rows: losses, logits or embeddings.
 
 Each takes that as `X`; `handful.continual.network_views` computes it. The first k rows are the selection of k, and for
 `FRCL`, which exchanges rows, the best k of its m.
 """
 
 import numpy as np
+from handful.baselines.herding import EqualWeights, Herding, herd, unit_rows
 from scipy.special import entr, softmax
 
-from handful.checks import check_integer, check_number, check_rows
-from handful.coreset import Selector
 
-
-class _EqualWeights(Selector):
-    # Selectors of distinct rows of equal weight. `_order` chooses among the rows with a positive sample_weight.
-
-    def __init__(self, size=100, *, random_state=None):
-        self.size = size
-        self.random_state = random_state
-
-    def _select(self, X, y, sample_weight, rng):
-        present = np.flatnonzero(sample_weight)
-        X = X[present].astype(np.float64)
-        order = self._order(X, None if y is None else y[present], sample_weight[present], rng)
-        return present[order], np.full(self.size, sample_weight.sum() / self.size)
-
-
-class Hardest(_EqualWeights):
+class Hardest(EqualWeights):
     """The rows of the largest loss (the "hardest samples" of Borsos et al. 2024, Appendix D).
 
     Parameters
@@ -37,18 +21,13 @@ class Hardest(_EqualWeights):
     ----------
     indices_ : shape (m,), the largest loss first; `fit` takes losses as `X`, shape (n, 1), or several to be added
     weights_ : shape (m,), equal, adding up to the total sample_weight
-
-    Examples
-    --------
-    >>> Hardest(2, random_state=0).fit([[0.1], [2.3], [0.4]]).indices_.tolist()
-    [1, 2]
     """
 
     def _order(self, X, y, sample_weight, rng):
         return _largest(X.sum(axis=1), self.size, rng)
 
 
-class MaxEntropy(_EqualWeights):
+class MaxEntropy(EqualWeights):
     """The rows whose predicted classes are the least certain, by the entropy of the prediction.
 
     Parameters
@@ -60,46 +39,10 @@ class MaxEntropy(_EqualWeights):
     ----------
     indices_ : shape (m,), the largest entropy first; `fit` takes logits as `X`, shape (n, classes)
     weights_ : shape (m,), equal, adding up to the total sample_weight
-
-    Examples
-    --------
-    >>> MaxEntropy(1, random_state=0).fit([[5.0, 0.0], [0.1, 0.0], [0.0, 9.0]]).indices_.tolist()
-    [1]
     """
 
     def _order(self, X, y, sample_weight, rng):
-        return _largest(prediction_entropies(softmax(X, axis=1)), self.size, rng)
-
-
-class Herding(_EqualWeights):
-    """Rows whose running mean stays near the mean of all (Welling 2009; Algorithm 4 of iCaRL, Rebuffi et al. 2017).
-
-    On gradients this is the "gradient matching" of Borsos et al. (2024), a Hilbert coreset of equal weights.
-
-    Parameters
-    ----------
-    size : number of points m
-    normalise : whether rows are scaled to length one first
-    random_state : not used; ties go to the smallest index
-
-    Attributes
-    ----------
-    indices_ : shape (m,), distinct, in the order of selection
-    weights_ : shape (m,), equal, adding up to the total sample_weight
-
-    Examples
-    --------
-    >>> Herding(2, normalise=False).fit([[0.0], [1.0], [4.0], [7.0]]).indices_.tolist()
-    [2, 1]
-    """
-
-    def __init__(self, size=100, *, normalise=True, random_state=None):
-        self.size = size
-        self.normalise = normalise
-        self.random_state = random_state
-
-    def _order(self, X, y, sample_weight, rng):
-        return _herd(_unit_rows(X) if self.normalise else X, sample_weight, self.size)
+        return _largest(entr(softmax(X, axis=1)).sum(axis=1), self.size, rng)
 
 
 class ICaRL(Herding):
@@ -117,29 +60,23 @@ class ICaRL(Herding):
     ----------
     indices_ : shape (m,), distinct, one of each class in turn
     weights_ : shape (m,), equal, adding up to the total sample_weight
-
-    Examples
-    --------
-    >>> X, y = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.8]], ["cat", "cat", "dog", "dog"]
-    >>> ICaRL(2).fit(X, y).indices_.tolist()
-    [0, 2]
     """
 
     def _order(self, X, y, sample_weight, rng):
         if y is None:
             return super()._order(X, y, sample_weight, rng)
-        X = _unit_rows(X) if self.normalise else X
+        X = unit_rows(X) if self.normalise else X
         turns, rows = [], []
         for label in np.unique(y):
             members = np.flatnonzero(y == label)
-            order = _herd(X[members], sample_weight[members], min(self.size, len(members)))
+            order = herd(X[members], sample_weight[members], min(self.size, len(members)))
             rows.append(members[order])
             turns.append(np.arange(len(order)))
         rows, turns = np.concatenate(rows), np.concatenate(turns)
         return rows[np.argsort(turns, kind="stable")][: self.size]
 
 
-class FRCL(_EqualWeights):
+class FRCL(EqualWeights):
     """Inducing points of a Gaussian process with linear kernel (FRCL's selection, Titsias et al. 2020).
 
     Starts from random rows and exchanges them one by one for better ones, by the trace of the posterior covariance
@@ -161,11 +98,6 @@ class FRCL(_EqualWeights):
     Notes
     -----
     One exchange costs O(d^2) for d columns: meant for embeddings, not for raw images.
-
-    Examples
-    --------
-    >>> sorted(FRCL(2, random_state=0).fit([[1.0, 0.0], [1.1, 0.0], [0.0, 1.0], [0.1, 0.0]]).indices_.tolist())
-    [1, 2]
     """
 
     def __init__(self, size=100, *, n_sweeps=2, n_candidates=20, noise=1e-3, random_state=None):
@@ -176,10 +108,6 @@ class FRCL(_EqualWeights):
         self.random_state = random_state
 
     def _order(self, X, y, sample_weight, rng):
-        check_integer("n_sweeps", self.n_sweeps, least=0)
-        check_integer("n_candidates", self.n_candidates)
-        why = "the covariance of a much smaller or larger one is lost in rounding"
-        check_number("noise", self.noise, least=1e-10, most=1e10, why=why)
         chosen = rng.choice(len(X), self.size, replace=False)
         sq_length = np.einsum("ij,ij->i", X, X)
         largest = sq_length.max()
@@ -206,51 +134,9 @@ class FRCL(_EqualWeights):
         return _rank_one(without, X[chosen[position]], 1.0)
 
 
-def prediction_entropies(probabilities):
-    """Entropy of each row of `probabilities`, in nats: how unsure a model is.
-
-    Parameters
-    ----------
-    probabilities : array, shape (n, classes), rows that add up to 1
-
-    Returns
-    -------
-    float array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        for negative entries, and for rows that do not add up to 1
-    """
-    probabilities = check_rows(probabilities, "probabilities")
-    if probabilities.min() < 0 or np.abs(probabilities.sum(axis=1) - 1).max() > 1e-3:
-        raise ValueError("probabilities must be at least 0, and add up to 1 in every row.")
-    return entr(probabilities).sum(axis=1)
-
-
 def _largest(scores, size, rng):
     shuffled = rng.permutation(len(scores))
     return shuffled[np.argsort(-scores[shuffled], kind="stable")[:size]]
-
-
-def _unit_rows(X):
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    X = X / np.where(largest > 0, largest, 1.0)  # before squaring: squares of tiny numbers would underflow
-    length = np.sqrt(np.einsum("ij,ij->i", X, X))
-    return X / np.where(length > 0, length, 1.0)[:, None]
-
-
-def _herd(X, sample_weight, size):
-    # Chooses, again and again, the row that brings the mean of the chosen rows nearest to the mean of all.
-    X = X - (sample_weight / sample_weight.sum()) @ X  # the target is now zero
-    sq_length = np.einsum("ij,ij->i", X, X)
-    chosen, total = [], np.zeros(X.shape[1])
-    for _ in range(size):
-        scores = sq_length + 2.0 * (X @ total)  # |total + x|^2 without |total|^2
-        scores[chosen] = np.inf
-        chosen.append(int(np.argmin(scores)))
-        total += X[chosen[-1]]
-    return np.array(chosen)
 
 
 def _trace_gains(rows, inverse, moment):

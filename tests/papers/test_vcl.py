@@ -1,14 +1,10 @@
-"""Variational continual learning: its divergence, its steps, what it remembers and what it refuses."""
+"""Variational continual learning: its divergence, its steps, and what it remembers."""
 
 import numpy as np
 import pytest
 import torch
-from handful import BilevelCoreset, KCenter, UniformCoreset
-from handful.checks import ConvergenceError
-from handful.continual import Views
-from handful.continual.vcl import VCL, gaussian_kl
-from handful.streaming import Reservoir
-from sklearn.exceptions import NotFittedError
+from handful import KCenter, UniformCoreset
+from handful_papers.bico.vcl import VCL, gaussian_kl
 
 torch.set_num_threads(1)
 SMALL = dict(n_classes=4, hidden=(16,), n_epochs=60, n_coreset_epochs=60, batch_size=32, learning_rate=1e-2, n_draws=20)
@@ -73,10 +69,14 @@ def test_the_prior_of_a_second_task_is_the_posterior_of_the_first(tasks):
     model = VCL(**SMALL, random_state=0).add_task(*tasks[0])
     first = model.posterior_
     assert max(float(t.abs().max()) for t in first) > 1.0  # the first prior is 0: standard normal weights
-    model.set_params(kl_weight=1e6, learning_rate=0.05)  # hardly any evidence, so that the posterior is the prior
+    model.kl_weight, model.learning_rate = 1e6, 0.05  # hardly any evidence, so that the posterior is the prior
     model.add_task(*tasks[1])
     for ours, prior in zip(model.posterior_, first):
         torch.testing.assert_close(ours, prior, atol=0.1, rtol=0)
+
+
+def accuracy(model, X, y):
+    return np.mean(model.predict(X) == y)
 
 
 @pytest.mark.parametrize("selector", [UniformCoreset(), KCenter()], ids=repr)
@@ -85,12 +85,12 @@ def test_coresets_bring_back_what_was_forgotten(selector, tasks):
     options = dict(SMALL, kl_weight=0.01)
     plain = VCL(**options, random_state=0).add_task(X, y).add_task(*second)
     kept = VCL(selector, n_kept=10, **options, random_state=0).add_task(X, y)
-    assert kept.score(X, y) > 0.9
+    assert accuracy(kept, X, y) > 0.9
     kept.add_task(*second)
     assert plain.memories_ == []
     assert [len(m) for m in kept.memories_] == [10, 10]
-    assert kept.score(X, y) > max(0.8, plain.score(X, y))
-    assert kept.score(*second) > 0.8
+    assert accuracy(kept, X, y) > max(0.8, accuracy(plain, X, y))
+    assert accuracy(kept, *second) > 0.8
 
 
 def test_rows_of_the_coreset_are_not_in_the_task_s_own_posterior(tasks):
@@ -114,53 +114,3 @@ def test_predicting_changes_nothing_of_what_comes_next_and_the_same_seed_gives_t
     second = VCL(KCenter(), n_kept=10, **SMALL, random_state=0).add_task(*tasks[0]).add_task(*tasks[1])
     for one, other in zip(first.posterior_, second.posterior_):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
-
-
-def test_what_vcl_refuses(tasks):
-    X, y = tasks[0]
-    with pytest.raises(ValueError, match="n_kept must be below the 80 rows of the task, got n_kept=80"):
-        VCL(KCenter(), n_kept=80, **SMALL).add_task(X, y)
-    with pytest.raises(ValueError, match=r"y must hold 80 integers from 0 to n_classes - 1 = 3"):
-        VCL(**SMALL).add_task(X, y + 3)
-    with pytest.raises(
-        ValueError,
-        match=r"learning_rate must be a finite number .* got learning_rate=nan",
-    ):
-        VCL(**{**SMALL, "learning_rate": float("nan")}).add_task(X, y)
-    with pytest.raises(ValueError, match="X has 2 features, but the first task had 3"):
-        VCL(**SMALL).add_task(X, y).add_task(X[:, :2], y)
-    with pytest.raises(ValueError, match="view must have a row for each of the 80 rows"):
-        VCL(KCenter(), n_kept=5, **SMALL).add_task(X, y, view=X[:9])
-    with pytest.raises(ValueError, match="NaN"):  # also of a task of one class
-        VCL(BilevelCoreset(), n_kept=5, **SMALL).add_task(X, 0 * y, view=np.full_like(X, np.nan))
-    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings"):
-        VCL(KCenter(), n_kept=5, **SMALL).add_task(X, y, view=Views(X, X))
-    for selector, message in ((100, "got 100"), (KCenter, "class KCenter"), (Reservoir(5), "Reservoir takes none")):
-        with pytest.raises(TypeError, match=f"selector must choose rows.*{message}"):
-            VCL(selector, n_kept=5, **SMALL).add_task(X, y)
-    for options, message in (
-        (dict(hidden=4), "hidden must be a tuple of integers, one a layer, got hidden=4"),
-        (dict(hidden=None), "got hidden=None"),
-        (dict(hidden=(2.5,)), "hidden must be an integer"),
-        (dict(prior_sd=1e-20), "prior_sd must be a finite number of at least 1e-08"),
-        (dict(start_sd=1e20), "start_sd must be .* overflow in float32"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            VCL(**{**SMALL, **options}).add_task(X, y)
-    with pytest.raises(ValueError, match=r"X must not have entries larger than .* scale the data"):
-        VCL(**SMALL).add_task(1e20 * X, y)
-    seen, spoilt = VCL(**SMALL).add_task(X, y), np.full((2, 3), np.nan)
-    for X_new, message in ((spoilt, "contains NaN"), (np.ones((2, 2)), "X has 2 features"), (np.ones(3), "2-d")):
-        with pytest.raises(ValueError, match=message):
-            seen.predict(X_new)
-    with pytest.raises(ValueError, match="larger than"):
-        seen.predict_proba(np.full((1, 3), 1e25))
-    for options in (dict(n_classes=3), dict(hidden=(16, 4))):
-        with pytest.raises(ValueError, match=r"must stay as at the first task, \(16,\) and 4, got"):
-            VCL(**SMALL).add_task(X, y).set_params(**options).add_task(X, y)
-    with pytest.raises(ValueError, match="one label a row"):
-        seen.score(X, y[:5])
-    with pytest.raises(NotFittedError, match="call add_task first"):
-        VCL(**SMALL).predict(X)
-    with pytest.raises(ConvergenceError, match=r"diverged in epoch 1 of 60: loss .* with learning_rate=1e\+08"):
-        VCL(**{**SMALL, "learning_rate": 1e8}).add_task(X, y)

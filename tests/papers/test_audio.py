@@ -1,11 +1,13 @@
-"""Recordings: spectrograms, augmentations, bad ones; the generated tones."""
+"""Recordings: spectrograms, augmentations, bad ones; generated tones, and a folder of one's own."""
 
 import warnings
 
 import numpy as np
 import pytest
-from handful.active import audio
+from handful_papers.bico import audio
+from handful_papers.bico.active_data import from_folder
 from handful_papers.bico.tones import spoken_tones
+from scipy.io import wavfile
 from sklearn.linear_model import LogisticRegression
 
 SECOND = np.arange(16000) / 16000
@@ -110,40 +112,27 @@ def test_recordings_of_any_length_rate_and_type_become_one_array():
 def test_a_long_recording_keeps_its_loudest_second_and_says_so():
     sound = np.zeros(48000)
     sound[20000:36000] = 0.5 * tone(500)
-    with pytest.warns(UserWarning, match="1 of 2 recordings are longer than 1 s, first number 1"):
+    with pytest.warns(UserWarning, match="1 of 2 recordings are longer than the result"):
         out = audio.prepare([tone(300) * 0.5, sound], 16000)
     assert np.mean(out[1] ** 2) == pytest.approx(0.125, rel=1e-3)
 
 
 def test_clipped_recordings_are_counted():
-    with pytest.warns(UserWarning, match=r"1 of 2 recordings look clipped .*first number 1"):
+    with pytest.warns(UserWarning, match="1 of 2 recordings are clipped"):
         audio.prepare([0.9 * tone(300), np.clip(3 * tone(300), -1, 1)], 16000)
 
 
 def test_silent_recordings_are_refused_and_audible_finds_them():
     recordings = [0.5 * tone(300), np.zeros(16000), np.full(100, 3, np.int16)]
-    with pytest.raises(ValueError, match=r"2 of 3 recordings are silent .*first number 1"):
+    with pytest.raises(ValueError, match="recording 1 must be mono, finite and not silent"):
         audio.prepare(recordings, 16000)
     assert audio.audible(recordings).tolist() == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("recordings", "rate", "message"),
-    [
-        ([], 16000, "recordings must be a list of at least one"),
-        ([np.array([])], 16000, "recording 0 is empty"),
-        ([np.zeros((100, 2))], 16000, "must have one axis .mono."),
-        ([np.array([0.0, np.nan])], 16000, "recording 0 holds values that are not finite"),
-        ([3 * tone(300)], 16000, "must lie between -1 and 1, got a peak of 3"),
-        ([tone(300)], 16, "must be 4,000 to 192,000 samples a second, got"),
-        ([tone(300)], 0, "samples a second"),
-        ([tone(300)], np.nan, "samples a second"),
-        ([tone(300)], [8000, 8000], "one for each of 1 recordings, got 2"),
-    ],
-)
-def test_bad_recordings_and_rates_are_named(recordings, rate, message):
-    with pytest.raises(ValueError, match=message):
-        audio.prepare(recordings, rate)
+@pytest.mark.parametrize("sound", [np.array([]), np.zeros((100, 2)), np.array([0.0, np.nan]), 3 * tone(300)])
+def test_bad_recordings_are_named(sound):
+    with pytest.raises(ValueError, match="recording 1 must"):
+        audio.prepare([0.5 * tone(300), sound], 16000)
 
 
 # --- data
@@ -156,3 +145,47 @@ def test_tones_are_balanced_seeded_and_can_be_learned():
     assert np.bincount(y).tolist() == [20] * 10
     Z = audio.mel_spectrogram(audio.prepare(X, 8000)).reshape(200, -1)
     assert LogisticRegression(C=1e-4, max_iter=500).fit(Z[:150], y[:150]).score(Z[150:], y[150:]) > 0.5
+
+
+# --- a folder of one's own recordings
+
+
+@pytest.fixture
+def beep():
+    return 0.5 * np.sin(2 * np.pi * 440 * np.arange(8000) / 8000)
+
+
+def test_files_of_any_rate_type_and_number_of_channels_are_the_same_tone(tmp_path, beep):
+    high = 0.5 * np.sin(2 * np.pi * 440 * np.arange(44100) / 44100)
+    (tmp_path / "deeper").mkdir()
+    wavfile.write(tmp_path / "a.wav", 8000, (beep * 32767).astype(np.int16))
+    wavfile.write(tmp_path / "b.WAV", 8000, beep.astype(np.float32))
+    wavfile.write(tmp_path / "c.wav", 44100, (np.stack([high, high], axis=1) * 32767).astype(np.int16))
+    wavfile.write(tmp_path / "deeper" / "d.wav", 8000, (128 + beep * 127).astype(np.uint8))
+    wavfile.write(tmp_path / "e.wav", 8000, np.stack([128 + beep * 127] * 2, axis=1).astype(np.uint8))
+    (tmp_path / "notes.txt").write_text("no recording")
+    data, names = from_folder(tmp_path, ["yes", "no"], n_copies=2)
+    assert [n.replace("\\", "/") for n in names] == ["a.wav", "b.WAV", "c.wav", "deeper/d.wav", "e.wav"]
+    assert data.X.shape == (5, 32, 32)
+    assert data.copies.shape == (5, 2, 32, 32)
+    assert data.words == ("yes", "no")
+    inner = data.sound[:, 1000:15000]  # away from the resampling's edges
+    np.testing.assert_allclose(inner, inner[[0]].repeat(5, axis=0), atol=0.02)
+
+
+def test_silent_files_are_left_out_and_named(tmp_path, beep):
+    wavfile.write(tmp_path / "quiet.wav", 8000, np.zeros(8000, dtype=np.int16))
+    with pytest.raises(ValueError, match=r"all 1 recordings in .* are silent"):
+        from_folder(tmp_path, ["yes", "no"], n_copies=1)
+    wavfile.write(tmp_path / "said.wav", 8000, beep.astype(np.float32))
+    with pytest.warns(UserWarning, match=r"1 of 2 recordings are silent and left out, the first is quiet\.wav"):
+        _, names = from_folder(tmp_path, ["yes", "no"], n_copies=1)
+    assert names == ["said.wav"]
+
+
+def test_folders_without_recordings_and_files_that_are_none_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"has no \.wav files"):
+        from_folder(tmp_path, ["yes", "no"], n_copies=1)
+    (tmp_path / "broken.wav").write_bytes(b"not a recording")
+    with pytest.raises(ValueError, match=r"broken\.wav is no \.wav file that can be read"):
+        from_folder(tmp_path, ["yes", "no"], n_copies=1)

@@ -1,30 +1,14 @@
-"""Baselines that look at losses, predictions, embeddings or gradients."""
+"""Baselines that look at losses, predictions or embeddings, and at what is forgotten in training."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
-from handful.baselines import FRCL, Hardest, Herding, ICaRL, MaxEntropy
+from handful.baselines import Herding
+from handful_papers.bico.forgetting import ForgettingEvents, forgetting_events
+from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
+from scipy import sparse
 from scipy.special import softmax
-
-
-def naive_herding(X, size, target):
-    chosen = []
-    for _ in range(size):
-        left = [i for i in range(len(X)) if i not in chosen]
-        distance = [np.linalg.norm(X[[*chosen, i]].mean(axis=0) - target) for i in left]
-        chosen.append(left[int(np.argmin(distance))])
-    return chosen
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_herding_is_the_naive_loop_over_running_means(seed):
-    rng = np.random.default_rng(seed)
-    X, u = rng.normal(size=(40, 3)), rng.exponential(size=40)
-    raw = Herding(15, normalise=False).fit(X, sample_weight=u)
-    assert raw.indices_.tolist() == naive_herding(X, 15, u @ X / u.sum())
-    unit = X / np.linalg.norm(X, axis=1)[:, None]
-    assert Herding(15).fit(7 * X).indices_.tolist() == naive_herding(unit, 15, unit.mean(axis=0))
 
 
 def test_icarl_herds_each_class_and_lets_the_classes_take_turns():
@@ -82,23 +66,6 @@ def test_frcl_lowers_the_variance_of_rows_by_their_weight():
         assert chosen[0] == first
 
 
-@pytest.mark.parametrize(
-    ("option", "wanted"),
-    [
-        (dict(noise=np.nan), "noise must be .* at least 1e-10 .* got noise=nan"),
-        (dict(noise=-1.0), "noise must be .* at least 1e-10 .* got noise=-1.0"),
-        (dict(noise=0), "noise must be .* at least 1e-10 .* got noise=0"),
-        (dict(n_sweeps=-1), "n_sweeps must be an integer of at least 0, got n_sweeps=-1"),
-        (dict(n_sweeps=1.5), "n_sweeps must be an integer of at least 0, got n_sweeps=1.5"),
-        (dict(n_candidates=0), "n_candidates must be an integer of at least 1, got n_candidates=0"),
-        (dict(n_candidates=-3), "n_candidates must be an integer of at least 1, got n_candidates=-3"),
-    ],
-)
-def test_bad_options_of_frcl_are_named(option, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        FRCL(2, **option).fit(np.eye(4))
-
-
 def test_the_first_rows_of_frcl_are_a_better_small_set_than_random_ones():
     X = np.random.default_rng(0).normal(size=(200, 20)) * np.linspace(0.1, 2, 20)
     noise = 1e-3 * (X**2).sum(axis=1).mean()
@@ -114,3 +81,40 @@ def test_a_prefix_is_the_smaller_selection(cls):
     largest = cls(30, random_state=0).fit(X, y).indices_
     for size in (1, 5, 17):
         assert (cls(size, random_state=0).fit(X, y).indices_ == largest[:size]).all()
+
+
+def test_events_are_counted_as_one_would_by_hand():
+    history = ["++++", "----", "+-+-", "-+-+", "-++-", "+-++", "---+"]
+    correct = np.array([[mark == "+" for mark in row] for row in history]).T
+    assert forgetting_events(correct).tolist() == [0, np.inf, 2, 1, 1, 1, 0]
+
+
+def test_mislabelled_rows_are_never_learned_or_often_forgotten():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=600)
+    X = 4 * np.eye(3)[y] + rng.normal(size=(600, 3))
+    wrong = rng.choice(600, 30, replace=False)
+    y[wrong] = (y[wrong] + 1) % 3
+    for data in (X, sparse.csr_matrix(X)):
+        chosen = ForgettingEvents(40, random_state=0).fit(data, np.array(["a", "b", "c"])[y])
+        assert len(set(chosen.indices_) & set(wrong)) >= 24
+        assert (np.diff(chosen.events_[chosen.indices_]) <= 0)[np.isfinite(chosen.events_[chosen.indices_])[1:]].all()
+
+
+def test_easy_rows_are_not_forgotten_and_hard_ones_are():
+    rng = np.random.default_rng(1)
+    y = rng.integers(2, size=400)
+    margin = rng.choice([0.02, 3.0], size=400)
+    X = np.column_stack([(2 * y - 1) * margin, 0.3 * rng.normal(size=400)])
+    events = ForgettingEvents(10, random_state=0).fit(X, y).events_
+    assert events[margin == 3.0].mean() < 0.2
+    assert np.minimum(events[margin == 0.02], 20).mean() > 1
+
+
+def test_smaller_selections_are_prefixes_and_rows_of_weight_zero_are_absent():
+    rng = np.random.default_rng(2)
+    X, y, u = rng.normal(size=(80, 3)), rng.integers(2, size=80), (np.arange(80) % 3 > 0) * 2.0
+    few, many = (ForgettingEvents(m, random_state=0).fit(X, y, sample_weight=u) for m in (10, 40))
+    assert (few.indices_ == many.indices_[:10]).all()
+    assert (u[many.indices_] > 0).all()
+    assert np.isnan(many.events_).sum() == (u == 0).sum()

@@ -1,0 +1,71 @@
+"""Herding: rows whose running mean stays near the mean of all."""
+
+import numpy as np
+
+from handful.coreset import Selector
+
+
+class EqualWeights(Selector):
+    """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive sample_weight."""
+
+    def __init__(self, size=100, *, random_state=None):
+        self.size = size
+        self.random_state = random_state
+
+    def _select(self, X, y, sample_weight, rng):
+        present = np.flatnonzero(sample_weight)
+        X = X[present].astype(np.float64)
+        order = self._order(X, None if y is None else y[present], sample_weight[present], rng)
+        return present[order], np.full(self.size, sample_weight.sum() / self.size)
+
+
+class Herding(EqualWeights):
+    """Rows whose running mean stays near the mean of all (Welling 2009; Algorithm 4 of iCaRL, Rebuffi et al. 2017).
+
+    On gradients this is the "gradient matching" of Borsos et al. (2024), a Hilbert coreset of equal weights.
+
+    Parameters
+    ----------
+    size : number of points m
+    normalise : whether rows are scaled to length one first
+    random_state : not used; ties go to the smallest index
+
+    Attributes
+    ----------
+    indices_ : shape (m,), distinct, in the order of selection
+    weights_ : shape (m,), equal, adding up to the total sample_weight
+
+    Examples
+    --------
+    >>> Herding(2, normalise=False).fit([[0.0], [1.0], [4.0], [7.0]]).indices_.tolist()
+    [2, 1]
+    """
+
+    def __init__(self, size=100, *, normalise=True, random_state=None):
+        self.size = size
+        self.normalise = normalise
+        self.random_state = random_state
+
+    def _order(self, X, y, sample_weight, rng):
+        return herd(unit_rows(X) if self.normalise else X, sample_weight, self.size)
+
+
+def unit_rows(X):
+    """Rows scaled to length one; zero rows stay."""
+    largest = np.abs(X).max(axis=1, keepdims=True)
+    X = X / np.where(largest > 0, largest, 1.0)  # before squaring: squares of tiny numbers would underflow
+    length = np.sqrt(np.einsum("ij,ij->i", X, X))
+    return X / np.where(length > 0, length, 1.0)[:, None]
+
+
+def herd(X, sample_weight, size):
+    """`size` rows of X, each the one that brings the mean of those chosen nearest to the mean of all."""
+    X = X - (sample_weight / sample_weight.sum()) @ X  # the target is now zero
+    sq_length = np.einsum("ij,ij->i", X, X)
+    chosen, total = [], np.zeros(X.shape[1])
+    for _ in range(size):
+        scores = sq_length + 2.0 * (X @ total)  # |total + x|^2 without |total|^2
+        scores[chosen] = np.inf
+        chosen.append(int(np.argmin(scores)))
+        total += X[chosen[-1]]
+    return np.array(chosen)

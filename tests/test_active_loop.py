@@ -1,0 +1,206 @@
+"""The loop, its file of answers, and the labelling panel, pressed by hand."""
+
+import io
+import json
+import wave
+
+import numpy as np
+import pytest
+from handful.active import ActiveLoop, LabellingPanel
+from handful.active.panel import SKIP
+
+DAYS = np.array(["2026-01-01", "2026-01-02"], "M8[D]")
+
+
+def in_order(labelled, labels, pool, n):
+    return pool[:n]
+
+
+def test_every_answer_is_on_disk_before_the_next_and_a_new_loop_goes_on_there(tmp_path):
+    path = tmp_path / "answers" / "mine.json"
+    loop = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch_size=4, path=path)
+    assert loop.next() == [0, 1, 2, 3]
+    for i in (0, 1):
+        loop.label(i, "a")
+        assert json.loads(path.read_text())["answers"][-1] == [i, "a"]
+    resumed = ActiveLoop(lambda *_: pytest.fail("asked again"), n_pool=20, classes=["a", "b"], batch_size=4, path=path)
+    assert resumed.next() == [2, 3]  # the batch that was begun
+    resumed.label(2, None)
+    resumed.label(3, "b")
+    resumed.label(0, "b")  # a correction
+    resumed = ActiveLoop(in_order, n_pool=20, classes=["a", "b"], batch_size=4, path=path)
+    assert resumed.labelled.tolist() == [0, 1, 3]
+    assert resumed.labels.tolist() == ["b", "a", "b"]
+    assert resumed.skipped.tolist() == [2]
+    assert resumed.rounds == [[0, 1, 2, 3]]
+
+
+def test_the_loop_ends_with_the_pool():
+    loop = ActiveLoop(in_order, n_pool=7, classes=[0, 1], batch_size=3)
+    loop.run(lambda i: i % 2, n_rounds=9)
+    assert [len(r) for r in loop.rounds] == [3, 3, 1]
+    assert loop.next() == []
+
+
+@pytest.mark.parametrize("bad", [lambda *_: [0, 0, 1], lambda *_: [0, 1], lambda *_: [0, 1, 20], lambda *_: [0, 1, 2]])
+def test_proposals_that_cannot_be_labelled_are_refused(bad):
+    loop = ActiveLoop(bad, n_pool=20, classes=[0, 1], batch_size=3)
+    loop.label(2, 1)
+    with pytest.raises(ValueError, match="propose must give 3 different points"):
+        loop.next()
+
+
+def test_answers_of_another_pool_and_broken_files_are_refused(tmp_path):
+    path = tmp_path / "a.json"
+    ActiveLoop(in_order, n_pool=20, classes=[0, 1], path=path).next()
+    with pytest.raises(ValueError, match="belongs to another pool: its n_pool is 20"):
+        ActiveLoop(in_order, n_pool=21, classes=[0, 1], path=path)
+    with pytest.raises(ValueError, match="its classes is"):
+        ActiveLoop(in_order, n_pool=20, classes=[0, 2], path=path)
+
+
+def test_labels_and_points_that_are_none_are_refused():
+    loop = ActiveLoop(in_order, n_pool=20, classes=["a", "b"])
+    with pytest.raises(ValueError, match="label must be one of"):
+        loop.label(0, "c")
+    with pytest.raises(ValueError, match=r"point must be in 0\.\.19"):
+        loop.label(20, "a")
+    for changes in (dict(n_pool=0), dict(batch_size=21), dict(classes=["a"]), dict(classes=["a", "a"])):
+        with pytest.raises(ValueError):  # noqa: PT011 (each message is its own)
+            ActiveLoop(in_order, **{"n_pool": 20, "classes": ["a", "b"], **changes})
+
+
+@pytest.mark.parametrize(
+    "classes", [np.array([3, 5]), np.array([False, True]), np.array(["a", "b"]), range(2)], ids=repr
+)
+def test_classes_of_numpy_are_saved_and_read_back(classes, tmp_path):
+    loops = [ActiveLoop(in_order, n_pool=20, classes=classes, batch_size=3, path=tmp_path / "a.json") for _ in range(2)]
+    loops[0].run(lambda i: classes[i % 2], n_rounds=1)
+    again = ActiveLoop(in_order, n_pool=20, classes=classes, batch_size=3, path=tmp_path / "a.json")
+    assert again.labels.tolist() == [classes[0], classes[1], classes[0]]
+    assert again.labels.dtype.kind == np.asarray(classes).dtype.kind
+
+
+@pytest.mark.parametrize("classes", [[0.0, np.nan], DAYS, [0, "a"], [0, False]])
+def test_classes_that_a_file_could_not_give_back_are_refused_before_any_training(classes):
+    with pytest.raises(ValueError, match="classes must be at least 2 different labels, all words"):
+        ActiveLoop(lambda *_: pytest.fail("trained"), n_pool=20, classes=classes, batch_size=3)
+
+
+HEAD = b'{"version": 1, "n_pool": 20, "classes": [0, 1], '
+DAMAGED = [
+    b"{",
+    b"\xff\xfe",
+    b"[1]",
+    b"null",
+    HEAD + b'"answers": [[0, 1]], "pending": []}',
+    HEAD + b'"answers": 3, "pending": [], "rounds": []}',
+    HEAD + b'"answers": [[99, 1]], "pending": [], "rounds": []}',
+    HEAD + b'"answers": [[1, 7]], "pending": [], "rounds": []}',
+    HEAD + b'"answers": [[1, true]], "pending": [], "rounds": []}',
+    HEAD + b'"answers": [["1", 1]], "pending": [], "rounds": []}',
+    HEAD + b'"answers": [[1, 1]], "pending": [1], "rounds": [[1]]}',
+    HEAD + b'"answers": [], "pending": null, "rounds": null}',
+    HEAD + b'"answers": [], "pending": [20], "rounds": [[20]]}',
+    HEAD + b'"answers": [], "pending": [], "rounds": [3]}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_of_answers_is_refused_by_name_and_left_alone(content, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path} holds no answers of an ActiveLoop .*: move it away"):
+        ActiveLoop(in_order, n_pool=20, classes=[0, 1], path=path)
+    assert path.read_bytes() == content
+
+
+# --- the panel
+
+pytest.importorskip("ipywidgets", reason="ipywidgets comes with the extra `reproduce`")
+
+SOUND = (0.5 * np.sin(np.arange(800)[None] * np.arange(1, 13)[:, None] / 10)).astype(np.float32)
+
+
+def make(path=None, propose=None):
+    propose = propose or (lambda labelled, labels, pool, n: pool[:n])
+    loop = ActiveLoop(propose, n_pool=12, classes=["yes", "no"], batch_size=3, path=path)
+    pictures = np.random.default_rng(0).random((12, 4, 5))
+    return LabellingPanel(loop, SOUND, 8000, pictures=pictures, names=[f"<{i}>.wav" for i in range(12)])
+
+
+def buttons(panel):
+    return [row.children[-1] for row in panel._rows.children]
+
+
+def test_a_press_is_an_answer_on_disk_and_another_corrects_it(tmp_path):
+    path = tmp_path / "answers.json"
+    panel = make(path)
+    first, second, third = buttons(panel)
+    first.value = "yes"
+    assert json.loads(path.read_text())["answers"] == [[0, "yes"]]
+    assert "1 of 3 answered" in panel._status.value
+    first.value = "no"
+    second.value = SKIP
+    assert panel._more.disabled
+    third.value = "yes"
+    assert panel.loop.answers == {0: "no", 1: None, 2: "yes"}
+    assert not panel._more.disabled
+    panel._more.click()
+    assert panel.loop.next() == [3, 4, 5]
+    assert [b.value for b in buttons(panel)] == [None] * 3
+
+
+def test_a_new_session_shows_the_batch_that_was_begun(tmp_path):
+    path = tmp_path / "answers.json"
+    buttons(make(path))[1].value = "no"
+    panel = make(path)
+    assert [b.value for b in buttons(panel)] == [None, "no", None]
+    assert "1 of 3 answered" in panel._status.value
+
+
+def test_the_panel_ends_with_the_pool():
+    panel = make()
+    for _ in range(4):
+        for b in buttons(panel):
+            b.value = "yes"
+        panel._more.click()
+    assert "Everything is answered: 12 labels" in panel._status.value
+    assert panel._more.disabled
+
+
+def test_a_training_that_fails_keeps_the_answers_and_can_be_tried_again():
+    fails = []
+
+    def propose(labelled, labels, pool, n):
+        if len(labelled) and not fails:
+            fails.append(1)
+            raise RuntimeError("no luck")
+        return pool[:n]
+
+    panel = make(propose=propose)
+    for b in buttons(panel):
+        b.value = "no"
+    with pytest.raises(RuntimeError):
+        panel._next()
+    assert "Training failed" in panel._status.value
+    panel._next()
+    assert "Batch 2: 0 of 3 answered, 3 labels" in panel._status.value
+
+
+def test_what_is_shown_and_played_is_the_recording():
+    row = make()._rows.children[2]
+    _, name, image, player, _ = row.children
+    assert name.value == "&lt;2&gt;.wav"
+    assert bytes(image.value).startswith(b"\x89PNG")
+    with wave.open(io.BytesIO(bytes(player.value))) as file:
+        assert file.getframerate() == 8000
+        played = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    np.testing.assert_allclose(played / 32767, SOUND[2], atol=1e-4)
+
+
+def test_a_class_may_be_called_skip():
+    loop = ActiveLoop(in_order, n_pool=12, classes=["skip", "(skip)"], batch_size=3)
+    for button, value in zip(buttons(LabellingPanel(loop, SOUND, 8000)), ("skip", "(skip)", SKIP)):
+        button.value = value
+    assert loop.answers == {0: "skip", 1: "(skip)", 2: None}
