@@ -120,10 +120,10 @@ def test_what_a_memory_refuses(rng):
     y = np.arange(20) % 2
     held = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(X, y)
     for task, message in (
-        ((np.ones((9, 3)), y[:9]), r"must have shape \(2,\) as those of the memory, got \(3,\)"),
+        ((np.ones((9, 3)), y[:9]), r"rows of shape \(2,\) as the memory does, got \(3,\)"),
         ((X,), "the memory holds rows with labels"),
         ((torch.tensor(X), torch.tensor(y)), "torch tensor for every task"),
-        ((X, np.array(["a", "b"])[y]), "words for every task, or numbers"),
+        ((X, np.array(["a", "b"])[y]), "y must hold values of type int64 as the memory does, got <U1"),
     ):
         with pytest.raises(ValueError, match=message):
             held.add(*task)
@@ -138,10 +138,14 @@ def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(rng):
         ((X, y), (X, torch.as_tensor(y)), "y must be a torch tensor for every task"),
         ((X, torch.as_tensor(y)), (X, y), "y must be a torch tensor for every task"),
         ((X, y), (X, y[:, None]), r"y must have shape \(20,\), one label a row, .* got \(20, 1\)"),
-        ((X, soft), (X, y), r"rows of y must have shape \(2,\) as those of the memory, got \(\)"),
-        ((X.astype(np.float32), y), (X, y), "X must hold float32 as the memory does, got float64"),
-        ((tensor.float(), y), (tensor, y), r"X must hold torch\.float32 as the memory does, got torch\.float64"),
-        ((tensor, y), (tensor.to("meta"), y), "X must be on cpu as that of the memory, got meta"),
+        ((X, soft), (X, y), r"y must hold rows of shape \(2,\) as the memory does, got \(\)"),
+        ((X.astype(np.float32), y), (X, y), "X must hold values of type float32 as the memory does, got float64"),
+        (
+            (tensor.float(), y),
+            (tensor, y),
+            r"X must hold values of type torch\.float32 as the memory does, got torch\.float64",
+        ),
+        ((tensor, y), (tensor.to("meta"), y), "X must hold values on cpu as the memory does, got meta"),
     ):
         selector = BilevelCoreset() if np.ndim(held[1]) == 2 else UniformCoreset()
         memory = ReplayBuffer(selector, size=6, random_state=0).add(*held)

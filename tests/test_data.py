@@ -112,7 +112,7 @@ def test_patches_are_the_windows_of_the_image(channels, rng):
     image = rng.integers(0, 256, size=(9, 11) if channels is None else (9, 11, channels), dtype=np.uint8)
     windows = [image[i : i + 4, j : j + 4].ravel() for i in range(0, 6, 3) for j in range(0, 8, 3)]
     np.testing.assert_array_equal(image_patches(image, size=4, stride=3), windows)
-    with pytest.raises(ValueError, match=r"size must be in 1\.\.9"):
+    with pytest.raises(ValueError, match="window shape cannot be larger"):
         image_patches(image, size=10)
 
 

@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, column_or_1d
 
 from handful.baselines import farthest_first
 from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
@@ -94,76 +95,59 @@ def _rows(values, name):
 
 
 def _probabilities(values):
-    P = as_array(values)
-    if P.dtype.kind not in "fiub":
-        raise ValueError(f"probabilities must be numbers, got dtype {P.dtype}.")
-    P = P.astype(np.float64, copy=False)
+    # With three axes, the variants first; rows add up to one exactly.
+    P = np.asarray(as_array(values), dtype=np.float64)
     P = P[None] if P.ndim == 2 else P
     if P.ndim != 3 or P.shape[2] < 2:
         raise ValueError(
             "probabilities must have shape (pool, classes) or (variants, pool, classes) with at least 2 classes, got "
             f"{np.shape(values)}."
         )
-    if P.shape[0] == 0 or P.shape[1] == 0:
+    if P.size == 0:
         raise ValueError("probabilities is empty: there is nothing left in the pool to label.")
-    if not np.isfinite(P).all() or P.min() < 0:
-        raise ValueError(f"probabilities must be finite and at least 0, got a least value of {P.min():.3g}.")
-    sums = P.sum(axis=2)
-    variant, row = np.unravel_index(np.abs(sums - 1.0).argmax(), sums.shape)
-    if abs(sums[variant, row] - 1.0) > SUM_TOLERANCE:
+    sums = P.sum(axis=2, keepdims=True)
+    if not (P.min() >= 0 and np.abs(sums - 1.0).max() <= SUM_TOLERANCE):  # so that NaN is refused, too
         raise ValueError(
-            f"probabilities must add up to 1 in every row, those of row {row} add up to {sums[variant, row]:.4g}; take "
-            "the softmax of logits first."
+            f"probabilities must be at least 0 and add up to 1 in every row, got values from {P.min():.3g} on and sums "
+            f"from {sums.min():.4g} to {sums.max():.4g}; take the softmax of logits first."
         )
-    return P / sums[:, :, None]
+    return P / sums
 
 
 def _pool_size(features, probabilities, n_pool):
     sizes = {} if features is None else {"features": len(features)}
     sizes |= {} if probabilities is None else {"probabilities": probabilities.shape[1]}
     sizes |= {} if n_pool is None else {"n_pool": n_pool}
-    if not sizes:
-        raise ValueError("the size of the pool is not known: give features, probabilities or n_pool.")
-    if len(set(sizes.values())) > 1:
-        raise ValueError("the pool has one size only, got " + ", ".join(f"{s} by {k}" for k, s in sizes.items()) + ".")
-    (size,) = set(sizes.values())
+    if len(set(sizes.values())) != 1:
+        got = ", ".join(f"{size} by {name}" for name, size in sizes.items()) or "no features, probabilities or n_pool"
+        raise ValueError(f"the pool has one size only, got {got}.")
+    size = next(iter(sizes.values()))
     check_integer("n_pool", size)
     return size
 
 
 def _labelled(values, features):
-    values = as_array(values)
-    if values.ndim not in (2, 3):
-        raise ValueError(f"labelled must have shape (l, d) or (l, variants, d), got {values.shape}.")
-    if features is not None and values.shape[-1] != features.shape[1]:
-        raise ValueError(
-            f"labelled and features must have rows of the same length, got {values.shape[-1]} and {features.shape[1]}."
-        )
-    if values.size and not np.isfinite(values).all():
-        raise ValueError("labelled holds values that are not finite.")
+    values = check_array(as_array(values), allow_nd=True, ensure_min_samples=0, input_name="labelled")
+    if values.ndim > 3 or (features is not None and values.shape[-1] != features.shape[1]):
+        d = "d" if features is None else features.shape[1]
+        raise ValueError(f"labelled must have shape (l, {d}) or (l, variants, {d}) as features, got {values.shape}.")
     return values
 
 
 def _columns(labels, probabilities, classes):
     # The column of the probabilities that each label stands for.
-    labels = np.asarray(labels)
-    if labels.ndim != 1:
-        raise ValueError(f"labels must have shape (l,), got {labels.shape}.")
+    labels = column_or_1d(np.asarray(labels))
     if classes is None:
         if len(labels) and labels.dtype.kind not in "iu":
             raise ValueError(f"labels of dtype {labels.dtype} need classes, the labels of the probabilities' columns.")
-        classes = np.arange(labels.max(initial=-1) + 1 if probabilities is None else probabilities.shape[2])
-    classes = np.asarray(classes)
-    if probabilities is not None and len(classes) != probabilities.shape[2]:
-        raise ValueError(
-            f"classes must name {probabilities.shape[2]} columns of the probabilities, got {len(classes)}."
-        )
-    place = {label: column for column, label in enumerate(classes.tolist())}
+        classes = range(labels.max(initial=-1) + 1 if probabilities is None else probabilities.shape[2])
+    place = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
     unknown = sorted({str(label) for label in labels.tolist() if label not in place})
-    if unknown:
+    if unknown or (probabilities is not None and len(place) != probabilities.shape[2]):
         raise ValueError(
-            f"labels holds {', '.join(unknown)}, for which the probabilities have no column (they have "
-            f"{', '.join(map(str, classes.tolist()))}): add a column of zeros for a class that the model has not seen."
+            f"classes must name each column of the probabilities, got {list(place)}"
+            + (f", and labels holds {', '.join(unknown)}" if unknown else "")
+            + ": a class that the model has not seen needs a column of zeros."
         )
     return np.array([place[label] for label in labels.tolist()], dtype=np.intp)
 

@@ -6,6 +6,7 @@ from html import escape
 import numpy as np
 from scipy.io import wavfile
 
+TICKS = "·✓"  # without and with an answer
 SKIP = object()  # no class equals it, whatever classes are called
 
 
@@ -72,11 +73,11 @@ class LabellingPanel:
             value=(SKIP if answer is None else answer) if answered else None,
             style={"button_width": "auto"},
         )
-        tick = w.HTML(_tick(answered), layout={"width": "1.5em"})
+        tick = w.HTML(TICKS[answered], layout={"width": "1.5em"})
 
         def press(change):
             self.loop.label(index, None if change["new"] is SKIP else change["new"])
-            tick.value = _tick(True)
+            tick.value = TICKS[True]
             self._report()
 
         buttons.observe(press, names="value")
@@ -101,10 +102,6 @@ class LabellingPanel:
 
     def _say(self, text):
         self._status.value = f"<b>{text}</b>"
-
-
-def _tick(answered):
-    return "✓" if answered else "·"
 
 
 def _wav(sound, sampling_rate):

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from handful.checks import as_array, as_generator, check_integer, check_sample_weight
-from handful.coreset import Coreset, check_selector, choose
+from handful.coreset import check_selector, choose, take_rows
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ReplayBuffer(BaseEstimator):
         _check_labels(y, len(X))
         if memories:
             _check_alike(memories[0], X, y)
-        view = as_array(X).reshape(len(X), -1) if view is None else check_view(view, len(X))
+        view = as_array(X).reshape(len(X), -1) if view is None else _check_view(view, len(X))
         size = min(share, np.count_nonzero(check_sample_weight(sample_weight, len(X))))
         if not hasattr(self, "rng_"):
             self.rng_ = as_generator(self.random_state)
@@ -138,8 +138,9 @@ class ReplayBuffer(BaseEstimator):
             raise ValueError(f"{error} That size is not the selector's own: {why} = {share}.") from error
         if not getattr(selector, "_ranks", False):
             indices = self.rng_.permutation(indices)
-        new = remember(X, y, np.asarray(indices))
-        self.memories_ = [*(m.first(share) for m in memories), new]
+        kept = (None if a is None else take_rows(a, indices) for a in (X, y))
+        kept = (a.to_numpy() if hasattr(a, "iloc") else a for a in kept)
+        self.memories_ = [*(m.first(share) for m in memories), Memory(*kept, np.asarray(indices))]
         return self
 
     def rows(self):
@@ -169,27 +170,11 @@ class ReplayBuffer(BaseEstimator):
         return X, y, weights
 
 
-def remember(X, y, indices):
-    """The `Memory` of the rows `indices` of a task; `y` may be None."""
-    chosen = Coreset(indices, np.ones(len(indices)))
-    kept, labels, _ = chosen.take(X, y)
-    return Memory(*(a.to_numpy() if hasattr(a, "iloc") else a for a in (kept, labels)), indices)
-
-
 def _copied(rows):
     return rows.clone() if hasattr(rows, "new_tensor") else rows.copy()
 
 
-def check_view(view, n):
-    """The features of `n` rows from which a selector chooses, as an array.
-
-    Raises
-    ------
-    TypeError
-        for the `Views` of a network, which hold several arrays
-    ValueError
-        for another number of rows
-    """
+def _check_view(view, n):
     if hasattr(view, "embeddings"):
         raise TypeError(f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients.")
     view = as_array(view)
@@ -216,15 +201,14 @@ def _check_alike(held, X, y):
         if is_tensor != hasattr(before, "new_tensor"):
             raise ValueError(f"{name} must be a torch tensor for every task, or an array for every task.")
         given = given if is_tensor else np.asarray(given)
-        shape, shape_before = tuple(given.shape[1:]), tuple(before.shape[1:])
-        if shape != shape_before:
-            raise ValueError(f"the rows of {name} must have shape {shape_before} as those of the memory, got {shape}.")
-        if is_tensor and given.device != before.device:
-            raise ValueError(f"{name} must be on {before.device} as that of the memory, got {given.device}.")
-        if name == "X" and given.dtype != before.dtype:
-            raise ValueError(f"X must hold {before.dtype} as the memory does, got {given.dtype}: convert it.")
-        if not is_tensor and (given.dtype.kind in "OUS") != (before.dtype.kind in "OUS"):
-            raise ValueError("y must hold words for every task, or numbers for every task.")
+        words = not is_tensor and [a.dtype.kind in "OUS" for a in (given, before)] in ([True, False], [False, True])
+        for what, got, wanted in (
+            ("rows of shape", tuple(given.shape[1:]), tuple(before.shape[1:])),
+            ("values on", *((given.device, before.device) if is_tensor else (None, None))),
+            ("values of type", *((given.dtype, before.dtype) if name == "X" or words else (None, None))),
+        ):
+            if got != wanted:
+                raise ValueError(f"{name} must hold {what} {wanted} as the memory does, got {got}: convert it.")
 
 
 def _concatenate(parts):

@@ -79,8 +79,10 @@ def status():
 def _where(about):
     if about.kind != "file":
         return about.kind
-    ready = about.sha256 and files.find(f"{about.name}.npz")
-    found = [ready] if ready or not about.raw else [files.find(raw["filename"]) for raw in about.raw]
+    wanted = [raw["filename"] for raw in about.raw]
+    if about.sha256 and (files.find(f"{about.name}.npz") or not wanted):
+        wanted = [f"{about.name}.npz"]
+    found = list(map(files.find, wanted))
     if not all(found):
         return "to be downloaded" if about.raw else "not here: ready-made file only"
     return "data folder" if found[0].parent == files.data_folder() else "HANDFUL_DATA"

@@ -2,10 +2,6 @@
 
 import numpy as np
 
-from handful.checks import check_generator, check_integer
-
-_MOST = 2**31  # of whatever is counted
-
 
 def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     """Two distant clusters of different labels, and two points of different labels close to each other.
@@ -27,10 +23,8 @@ def pathological(n=1000, *, separation=10.0, spread=1.0, gap=0.5, rng):
     X : array, shape (n, 2); the two middle points are the last rows
     y : int array, shape (n,), -1 or +1
     """
-    check_integer("n", n, most=_MOST)
     if n < 4 or n % 2:
         raise ValueError(f"n must be even and at least 4 (two clusters and a pair), got {n}.")
-    check_generator(rng)
     y = np.tile([1, -1], n // 2)
     X = rng.normal(scale=spread, size=(n, 2))
     X[:, 0] += separation * y
@@ -60,9 +54,6 @@ def gaussian_mixture(
     X : array, shape (n, n_features)
     component : int array, shape (n,), 0..n_components-1
     """
-    for name, value in {"n": n, "n_features": n_features, "n_components": n_components}.items():
-        check_integer(name, value, most=_MOST)
-    check_generator(rng)
     centers = rng.normal(size=(n_components, n_features))
     weights = np.ones(n_components) if imbalance is None else 1 + rng.pareto(imbalance, size=n_components)
     component = rng.choice(n_components, size=n, p=weights / weights.sum())
@@ -85,16 +76,6 @@ def image_patches(image, *, size=8, stride=4):
     -------
     array, shape (number of patches, size * size * channels), in the dtype of `image`
     """
-    image = np.asarray(image)
-    if image.ndim not in (2, 3):
-        raise ValueError(f"image must have shape (height, width) or (height, width, channels), got {image.shape}.")
-    image = image[..., np.newaxis] if image.ndim == 2 else image
-    check_integer("size", size)
-    check_integer("stride", stride)
-    if size > min(image.shape[:2]):
-        height, width = image.shape[:2]
-        raise ValueError(
-            f"size must be in 1..{min(height, width)} for an image of {height} x {width}, got size={size}."
-        )
+    image = np.atleast_3d(image)
     windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
     return np.moveaxis(windows, 2, -1).reshape(-1, size * size * image.shape[2])

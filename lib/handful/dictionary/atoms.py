@@ -54,7 +54,6 @@ def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):
         import pywt
     except ImportError as error:
         raise ImportError("wavelet_atoms needs PyWavelets: pip install PyWavelets.") from error
-    check_dtype(dtype)
     if np.shape(shape) != (2,):
         raise ValueError(f"shape must be (height, width) of an image, got {shape!r}.")
     for side in shape:

@@ -69,7 +69,8 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_magnitude(X, "X", X.dtype)
-        atoms, recovery = self._dictionary(X), self._recovery()
+        atoms = np.eye(X.shape[1], dtype=X.dtype) if self.atoms is None else _signals(X, self.atoms, "atoms")[1]
+        recovery = checked_recovery(self.recovery)
         check_integer("size", self.size, most=len(atoms), why="the dictionary has no more atoms")
         if self.rule not in ("linear", "quadratic"):
             raise ValueError(f'rule must be "linear" or "quadratic", got rule={self.rule!r}.')
@@ -103,16 +104,8 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         measured = check_array(X, dtype=[np.float64, np.float32])
         if measured.shape[1] != len(self.indices_):
             raise ValueError(f"X must have {len(self.indices_)} measurements a row, got {measured.shape[1]}.")
-        estimates, _ = self._recovery().recover(self.measurements_.astype(measured.dtype), measured)
+        estimates, _ = checked_recovery(self.recovery).recover(self.measurements_.astype(measured.dtype), measured)
         return estimates
-
-    def _dictionary(self, X):
-        if self.atoms is None:
-            return np.eye(X.shape[1], dtype=X.dtype)
-        return _signals(X, self.atoms, "atoms")[1]
-
-    def _recovery(self):
-        return checked_recovery(L1() if self.recovery is None else self.recovery)
 
 
 def squared_error(X, estimates):
@@ -134,7 +127,8 @@ def recovery_error(recovery, A, X):
 
 
 def checked_recovery(recovery):
-    """A `Recovery` whose options are in range; ValueError for anything else."""
+    """A `Recovery` whose options are in range, `L1` for None; ValueError for anything else."""
+    recovery = L1() if recovery is None else recovery
     if not isinstance(recovery, Recovery):
         raise ValueError(f"recovery must be L2(), L1() or another Recovery, got {recovery!r}.")
     recovery.check()
