@@ -5,7 +5,7 @@ import numpy as np
 from handful.coreset import Selector
 
 
-class EqualWeights(Selector):
+class _EqualWeights(Selector):
     """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive sample_weight."""
 
     def __init__(self, size=100, *, random_state=None):
@@ -19,7 +19,7 @@ class EqualWeights(Selector):
         return present[order], np.full(self.size, sample_weight.sum() / self.size)
 
 
-class Herding(EqualWeights):
+class Herding(_EqualWeights):
     """Rows whose running mean stays near the mean of all (Welling 2009; Algorithm 4 of iCaRL, Rebuffi et al. 2017).
 
     On gradients this is the "gradient matching" of Borsos et al. (2024), a Hilbert coreset of equal weights.

@@ -5,11 +5,11 @@ Each takes that as `X`; `handful.continual.network_views` computes it. The first
 """
 
 import numpy as np
-from handful.baselines.herding import EqualWeights, Herding, herd, unit_rows
+from handful.baselines.herding import Herding, _EqualWeights, herd, unit_rows
 from scipy.special import entr, softmax
 
 
-class Hardest(EqualWeights):
+class Hardest(_EqualWeights):
     """The rows of the largest loss (the "hardest samples" of Borsos et al. 2024, Appendix D).
 
     Parameters
@@ -27,7 +27,7 @@ class Hardest(EqualWeights):
         return _largest(X.sum(axis=1), self.size, rng)
 
 
-class MaxEntropy(EqualWeights):
+class MaxEntropy(_EqualWeights):
     """The rows whose predicted classes are the least certain, by the entropy of the prediction.
 
     Parameters
@@ -76,7 +76,7 @@ class ICaRL(Herding):
         return rows[np.argsort(turns, kind="stable")][: self.size]
 
 
-class FRCL(EqualWeights):
+class FRCL(_EqualWeights):
     """Inducing points of a Gaussian process with linear kernel (FRCL's selection, Titsias et al. 2020).
 
     Starts from random rows and exchanges them one by one for better ones, by the trace of the posterior covariance
