@@ -22,7 +22,7 @@ class ActiveLoop:
     propose : function ``(labelled, labels, pool, n) -> indices``; trains on the points `labelled` (int array) with
         their `labels`, and gives `n` points of `pool` (int array, the points without an answer) to label next
     n_pool : int, number of points
-    classes : list or array of the labels that may be given: words, whole numbers, or True and False
+    classes : list or array of the labels that may be given, such as ``np.unique(y)``: all words, or none of them
     batch_size : int, points asked for at a time; the paper: 10
     path : path of the file of answers (JSON); None writes none
 
@@ -44,12 +44,10 @@ class ActiveLoop:
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
         self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
-        kinds = {type(label) for label in self.classes}
-        if not kinds <= {str, int, bool} or len(kinds) > 1 or not 2 <= len(set(self.classes)) == len(self.classes):
-            raise ValueError(
-                f"classes must be at least 2 different labels, all words, all whole numbers or True and False, got "
-                f"{self.classes}; other labels, such as dates, go in as words."
-            )
+        self._keys = list(map(_key, self.classes))
+        mixed = len({isinstance(c, str) for c in self.classes}) > 1
+        if mixed or any(map(np.ndim, self.classes)) or not 2 <= len(set(self.classes)) == len(self.classes):
+            raise ValueError(f"classes must be at least 2 different labels, all words or none, got {self.classes}.")
         self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
         self.path = None if path is None else Path(path)
         self.answers, self.pending, self.rounds = {}, [], []
@@ -97,10 +95,9 @@ class ActiveLoop:
         index = int(index)
         if not 0 <= index < self.n_pool:
             raise ValueError(f"point must be in 0..{self.n_pool - 1}, got {index}.")
-        label = label.item() if isinstance(label, np.generic) else label
-        if label is not None and not self._is_class(label):
+        if label is not None and _key(label) not in self._keys:
             raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
-        self.answers[index] = label
+        self.answers[index] = None if label is None else self.classes[self._keys.index(_key(label))]
         if index in self.pending:
             self.pending.remove(index)
         self._save()
@@ -118,7 +115,7 @@ class ActiveLoop:
         state |= {"answers": list(self.answers.items()), "pending": self.pending, "rounds": self.rounds}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + ".part")
-        part.write_text(json.dumps(state), encoding="utf-8")
+        part.write_text(json.dumps(state, default=str), encoding="utf-8")
         os.replace(part, self.path)  # so that the file is never half written
 
     def _load(self):
@@ -131,17 +128,20 @@ class ActiveLoop:
             asked = [*answers, *pending, *(i for batch in rounds for i in batch)]
             if not all(type(i) is int and 0 <= i < self.n_pool for i in asked) or set(answers) & set(pending):
                 raise ValueError("its points are not those of the pool")
-            if found == own and not all(label is None or self._is_class(label) for label in answers.values()):
-                raise ValueError("it has labels that are not among its classes")
+            if _key(found) == _key(own):
+                known = dict(zip([*self._keys, _key(None)], [*self.classes, None]))
+                answers = {i: known[_key(label)] for i, label in answers.items()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away.") from error
         for key in own:
-            if found[key] != own[key]:
+            if _key(found[key]) != _key(own[key]):
                 raise ValueError(
                     f"{self.path} belongs to another pool: its {key} is {found[key]}, this loop's {own[key]}. Give "
                     "another path, or the pool that it was made for."
                 )
         self.answers, self.pending, self.rounds = answers, pending, rounds
 
-    def _is_class(self, label):
-        return type(label) is type(self.classes[0]) and label in self.classes
+
+def _key(value):
+    # What the file holds of a value: two labels are the same if this is, NaN and days too.
+    return json.dumps(value.item() if isinstance(value, np.generic) else value, default=str)
