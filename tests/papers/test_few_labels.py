@@ -241,7 +241,7 @@ def test_what_other_code_left_on_disk_is_not_read(tmp_path, monkeypatch):
     first = active_data.prepare("spoken_tones", **options)
     monkeypatch.setattr(active_data, "_spectrograms", lambda *args: pytest.fail("made again"))
     np.testing.assert_array_equal(active_data.prepare("spoken_tones", **options).copies, first.copies)
-    monkeypatch.setattr(active_data, "code_fingerprint", lambda function: "other code" * 5)
+    monkeypatch.setattr(active_data, "cache_folder", lambda: tmp_path / "of other code")
     with pytest.raises(pytest.fail.Exception, match="made again"):
         active_data.prepare("spoken_tones", **options)
 
