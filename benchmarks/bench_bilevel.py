@@ -21,7 +21,9 @@ PROBLEM = Logistic(l2=L2)
 
 
 def coreset(data, **options):
-    return BilevelCoreset(PROBLEM, **{"size": 100, "random_state": 0, **options}).fit(data.X, data.y)
+    return BilevelCoreset(PROBLEM, **{"size": 100, "weighting": "binary", "random_state": 0, **options}).fit(
+        data.X, data.y
+    )
 
 
 def products(X):
@@ -121,9 +123,7 @@ TRAINERS = (1, 0.1, 10, "penalised intercept")  # factors on l2, and the other t
 ROBUST = {
     "linear": dict(rule="linear"),
     "quadratic": {},
-    "quadratic, robust": dict(robust=True),
     "weighted": dict(weighting="optimised"),
-    "weighted, robust": dict(weighting="optimised", robust=True),
 }
 
 

@@ -29,7 +29,7 @@ def features(n, q):
 
 
 def coreset(Z, y, size):
-    return BilevelCoreset(Logistic(L2), size=size, rule="linear", random_state=0).fit(Z, y)
+    return BilevelCoreset(Logistic(L2), size=size, rule="linear", weighting="binary", random_state=0).fit(Z, y)
 
 
 def small(bench, repeats=5):

@@ -189,7 +189,7 @@ def classes(peers, m=200):
         return np.logaddexp(0, -np.where(y_new == model.classes_[1], z, -z)).mean()
 
     def ours(seed):
-        return BilevelCoreset(Logistic(l2=L2), size=m, random_state=seed).fit(X, y).take(X, y)
+        return BilevelCoreset(Logistic(l2=L2), size=m, weighting="binary", random_state=seed).fit(X, y).take(X, y)
 
     def resampled(name, **options):
         share = np.bincount(np.unique(y, return_inverse=True)[1]) / len(y)

@@ -13,9 +13,9 @@ from sklearn.metrics import average_precision_score, log_loss
 
 SIZES = (50, 200)
 SELECTORS = {
-    "quadratic": BilevelCoreset(WEAK),
-    "linear": BilevelCoreset(WEAK, rule="linear"),
-    "optimised weights": BilevelCoreset(WEAK, weighting="optimised"),
+    "quadratic": BilevelCoreset(WEAK, weighting="binary"),
+    "linear": BilevelCoreset(WEAK, rule="linear", weighting="binary"),
+    "optimised weights": BilevelCoreset(WEAK),
     "stratified": StratifiedCoreset(),
     "uniform": UniformCoreset(),
 }

@@ -28,11 +28,11 @@ GRIDS = dict(
 # Points of a bilevel coreset cost a pass each, and up to m cubed within; a stream holds what its tree holds.
 METHODS = {
     "BilevelCoreset, linear": (
-        lambda m: BilevelCoreset(Logistic(1e-2), size=m, rule="linear", random_state=0),
+        lambda m: BilevelCoreset(Logistic(1e-2), size=m, rule="linear", weighting="binary", random_state=0),
         dict(n=(1, 1), d=(1, 1), m=(1, 0)),
     ),
     "BilevelCoreset, quadratic": (
-        lambda m: BilevelCoreset(Logistic(1e-2), size=m, random_state=0),
+        lambda m: BilevelCoreset(Logistic(1e-2), size=m, weighting="binary", random_state=0),
         dict(n=(1, 1), d=(1.5, 1), m=(1, 0)),
     ),
     "SVMCoreset": (lambda m: SVMCoreset(m, random_state=0), dict(n=(1, 1), d=(1.5, 1), m=(0, 0))),

@@ -16,8 +16,6 @@ from bench_multiclass import coreset as multinomial_coreset
 from bench_multiclass import features
 from bench_svm import documents
 from handful import VCGMM, BilevelCoreset, Logistic
-from handful.bilevel.numerics import multinomial, newton
-from handful.bilevel.selections import linear
 from handful.clustering import distances, moves, vcgmm_kernels
 from handful_papers.bico import fig06_binary_logistic as binary_logistic
 from sklearn.cluster import KMeans
@@ -40,7 +38,7 @@ def medians(functions, repeats):
 
 
 def coreset(X, y, problem=PROBLEM, **options):
-    return BilevelCoreset(problem, **{"random_state": 0, **options}).fit(X, y)
+    return BilevelCoreset(problem, **{"weighting": "binary", "random_state": 0, **options}).fit(X, y)
 
 
 def normal(n, d, rng):
@@ -68,29 +66,7 @@ def text(bench, repeats=1):
         bench.value("text, 16,000 x 20,000", name, value / base, unit="x 200 products X @ v", bar=bar)
 
 
-def inner_work(function):
-    """What a selection spends on inner problems: their number, Newton steps and CPU seconds."""
-    work = dict(problems=0, steps=0, seconds=0.0)
-    solve, factor = newton.solve_inner, newton.dpotrf
-
-    def counted(*arguments, **options):
-        work["steps"] += 1
-        return factor(*arguments, **options)
-
-    def timed(*arguments):
-        start = time.process_time()
-        found = solve(*arguments)
-        work["seconds"] += time.process_time() - start
-        work["problems"] += 1
-        return found
-
-    with mock.patch.object(newton, "dpotrf", counted), mock.patch.object(linear, "solve_inner", timed):
-        function()
-    return work
-
-
 def binary(bench, m=100, repeats=7):
-    shares = []
     for name, bar in (("cod_rna", 1.5), ("a9a", 2), ("phishing", 3)):
         data = binary_logistic.prepare(name, seed=0)
         functions = {
@@ -100,15 +76,13 @@ def binary(bench, m=100, repeats=7):
         base, ours = medians(functions, repeats).values()
         case = f"{name}, {data.X.shape[0]:,} x {data.X.shape[1]}"
         bench.value(case, f"linear, m = {m}", ours / base, unit="x 200 products X @ v", bar=bar)
-        work = inner_work(functions["linear"])
-        shares.append(f"on {name} {work['steps']} Newton steps, {work['seconds'] / base:.1f} times the yardstick")
     steps = m - 10
     bench.note(
         f"Binary selection: each of {steps} steps takes three products with X (logits, gradient, scores) and one "
         f"exponential a row. The products alone are {3 * steps / 200:.2f} times the yardstick's 200: these sets stay "
         "in the processor's cache, so that reading X once for two of them saves little. The rest are exponentials, "
         f"which weigh most where rows are short, and {steps} exact inner problems of up to {m} points, which weigh "
-        f"most where rows are few: {'; '.join(shares)}."
+        "most where rows are few."
     )
 
 
@@ -129,21 +103,10 @@ def several_classes(bench, m=400, repeats=5):
     base, *seconds = (times := medians(functions, repeats)).values()
     for name, value, bar in zip(list(times)[1:], seconds, (10, None)):
         bench.value(f"MNIST, {n:,} x {d}", name, value / base, unit="x LogisticRegression(C=10)", bar=bar)
-    flops = []
-    count = multinomial.hessian_product
-
-    def counted(A, *arguments):
-        flops.append(4 * A.size * k + 2 * A.shape[1] ** 2 * k)  # two products with A, one with the preconditioner
-        return count(A, *arguments)
-
-    with mock.patch.object(multinomial, "hessian_product", counted):
-        multinomial_coreset(Z, y, m)
     bench.note(
         f"Several classes, {m} of {n:,} x {d}: {3 * steps} products with the data are "
-        f"{6 * steps * n * d * k / 1e9:.1f} billion operations, and the {len(flops):,} conjugate gradients of the "
-        f"inner problems {sum(flops) / 1e9:.1f} billion, in products with {k} columns. At {m} points the design and "
-        f"the preconditioner are {8 * m**2 / 1e6:.1f} MB, more than the processor's second cache holds, and each "
-        "gradient reads the first of them twice."
+        f"{6 * steps * n * d * k / 1e9:.1f} billion operations. At {m} points the design is {8 * m**2 / 1e6:.1f} MB, "
+        "more than the processor's second cache holds, and each conjugate gradient reads it twice."
     )
 
 

@@ -1,10 +1,10 @@
 """The bilevel objective in its plainest terms: scipy minimises the inner problem anew for every question.
 
 The oracle for `handful.bilevel`: dense float64 numpy, one weight for each row of the data set, no implicit gradient.
+Labels are -1 and 1.
 """
 
 import numpy as np
-from handful.bilevel.numerics.passes import LOGISTIC
 from scipy import optimize
 
 
@@ -16,7 +16,7 @@ def design(problem, X):
 
 def losses(problem, X, y, theta):
     z = design(problem, X) @ theta
-    return np.logaddexp(0, -y * z) if problem.kind == LOGISTIC else 0.5 * (z - y) ** 2
+    return np.logaddexp(0, -y * z) if problem.classifies else 0.5 * (z - y) ** 2
 
 
 def outer_loss(problem, X, y, u, theta):
@@ -38,7 +38,7 @@ def inner_solution(problem, X, y, weights):
 
     def slopes(theta):
         z = A @ theta
-        if problem.kind == LOGISTIC:
+        if problem.classifies:
             p = 1 / (1 + np.exp(-y * z))
             return -y * (1 - p), p * (1 - p)
         return z - y, np.ones_like(z)

@@ -19,8 +19,8 @@ from handful.bilevel import (  # noqa: E402
     NeumannSeries,
     TrainConfig,
 )
-from handful.bilevel.selections.base import Rows  # noqa: E402
-from handful.bilevel.selections.network import NetworkSelection  # noqa: E402
+from handful.bilevel.selections.network import NetworkModel  # noqa: E402
+from handful.models import Rows  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -39,9 +39,9 @@ def data():
 
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
-    model = problem.selection(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
+    model = problem.model(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
     model.add(list(rows))
-    model.solve()
+    model.fit()
     return model
 
 
@@ -405,12 +405,12 @@ def test_the_defaults_suit_a_network_and_grow_with_the_data(data, capsys):
     rows = Rows(X.astype(np.float32), y, np.ones(len(X)), np.array([], int))
     many = replace(rows, sample_weight=np.ones(5000))
     problem = Network(small_net().float())
-    assert [problem.selection(part, None).problem.training().n_steps for part in (rows, many)] == [200, 1000]
-    assert Network(small_net(), train=QUICK).selection(rows, None).problem.training() == QUICK
+    assert [problem.model(part, None).problem.training().n_steps for part in (rows, many)] == [200, 1000]
+    assert Network(small_net(), train=QUICK).model(rows, None).problem.training() == QUICK
     assert problem.train is None
-    sizes, add = [], NetworkSelection.add
+    sizes, add = [], NetworkModel.add
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NetworkSelection, "add", lambda self, new: (sizes.append(len(new)), add(self, new))[1])
+        patch.setattr(NetworkModel, "add", lambda self, new: (sizes.append(len(new)), add(self, new))[1])
         BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, random_state=0).fit(X, y)
     assert sizes[1:] == [3] * 6 + [2]  # ten at random, then a tenth of the coreset a round
     assert capsys.readouterr().err == ""
@@ -432,8 +432,7 @@ def test_the_defaults_suit_a_network_and_grow_with_the_data(data, capsys):
         ({}, dict(rule="quadratic"), "rule='linear'"),
         ({}, dict(strategy="exchange"), "strategy='forward'"),
         ({}, dict(weighting="optimised"), "weighting='binary'"),
-        ({}, dict(ihvp="cholesky"), "take 'neumann' or 'cg'"),
-        ({}, dict(robust=True), "variants of linear problems only"),
+        ({}, dict(ihvp="exact"), "take 'neumann' or 'cg'"),
     ],
 )
 def test_bad_options_are_named(data, options, fit, message, monkeypatch):

@@ -186,7 +186,7 @@ def test_it_is_selection_then_training():
 def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
     # weights estimate sums over the full data: with all rows in, the fit is that on the full data
     X, y = spam()
-    for selector in (UniformCoreset(300), KCenter(300), BilevelCoreset(Logistic(), size=300)):
+    for selector in (UniformCoreset(300), KCenter(300), BilevelCoreset(size=300, weighting="binary")):
         small = CoresetEstimator(selector, LogisticRegression(C=0.3, tol=1e-10)).fit(X, y)
         full = LogisticRegression(C=0.3, tol=1e-10).fit(X, y)
         np.testing.assert_allclose(small.estimator_.coef_, full.coef_, rtol=1e-5)

@@ -43,6 +43,7 @@ ROOMS = [
         "resampling",
         "linalg",
     ],
+    ["models"],
     ["baselines"],
     ["svm"],
     ["sensitivity"],

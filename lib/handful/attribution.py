@@ -11,10 +11,10 @@ from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
-from handful.bilevel.problems.base import check_problem
-from handful.bilevel.problems.linear import LeastSquares, Logistic
 from handful.checks import MAX_SEED, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
+from handful.models.linear import LeastSquares, Logistic
+from handful.models.problem import check_problem
 from handful.types import Seed, Table
 
 BLOCK = 256  # rows whose leverages are computed at a time
@@ -383,11 +383,7 @@ def _is_logistic(model):
 
 
 def _trainer(problem, n):
-    from sklearn.linear_model import LogisticRegression, Ridge
-
     problem.check()
     if problem.penalise_intercept and problem.fit_intercept:
         raise ValueError("suspects trains with a free intercept or none: give penalise_intercept=False.")
-    if isinstance(problem, LeastSquares):
-        return Ridge(problem.l2 * n, fit_intercept=problem.fit_intercept)
-    return LogisticRegression(C=1 / (problem.l2 * n), fit_intercept=problem.fit_intercept, max_iter=1000)
+    return problem.estimator(n)

@@ -13,14 +13,13 @@ def _fits(dtype):
     # name -> function without arguments
     rng = np.random.default_rng(0)
     X = np.ascontiguousarray(rng.normal(size=(300, 6)), dtype=dtype)
-    y, classes = X[:, 0] + rng.normal(size=300) > 0, np.digitize(X[:, 0] + 0.5 * rng.normal(size=300), [-0.5, 0.5])
+    y = X[:, 0] + rng.normal(size=300) > 0
     weights = rng.random(300)
     large = np.zeros((1 << 16, 65), dtype=dtype)  # from 2^22 entries on, passes run in several threads
     large[:300, :6] = X
     many = rng.normal(size=(3000, 6)).astype(dtype)  # more rows and clusters than numpy handles without a kernel
-    kept, frame, wide_frame = many.view(), np.asfortranarray(X), np.asfortranarray(large)
-    for data in (kept, frame, wide_frame):  # of a memory map, of pandas' frames: other signatures to numba
-        data.flags.writeable = False
+    kept = many.view()
+    kept.flags.writeable = False  # of a memory map: another signature to numba
 
     def fit(selector, *targets, data=X, **options):
         return lambda: selector.set_params(size=20, random_state=0).fit(data, *targets, **options)
@@ -33,21 +32,10 @@ def _fits(dtype):
 
         return draw_and_learn
 
-    logistic, squares, coreset = bilevel.Logistic(), bilevel.LeastSquares(), bilevel.BilevelCoreset
     components = sampling.distance_components(X, 3, rng=rng)
     svms = [svm.LinearSVM(), svm.LinearSVM(l2=1e-3)]
     return {
-        "logistic regression": fit(coreset(logistic), y),
-        "logistic regression, weighted rows and optimised weights": fit(
-            coreset(logistic, weighting="optimised"), y, sample_weight=weights
-        ),
-        "logistic regression, a frame": fit(coreset(logistic), y, data=frame),
-        "logistic regression, large data": fit(coreset(logistic), np.arange(1 << 16) % 2, data=large),
-        "logistic regression, a large frame": fit(coreset(logistic), np.arange(1 << 16) % 2, data=wide_frame),
-        "multinomial regression": fit(coreset(logistic), classes),
-        "least squares": fit(coreset(squares), X[:, 0]),
-        "least squares, optimised weights": fit(coreset(squares, weighting="optimised"), X[:, 0]),
-        "Gaussian mixture": fit(coreset(bilevel.GaussianMixture(2, random_state=0))),
+        "Gaussian mixture": fit(bilevel.BilevelCoreset(bilevel.GaussianMixture(2, random_state=0))),
         "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
         "VCGMM on rows that are read-only": lambda: clustering.VCGMM(70, coreset_size=2000, random_state=0).fit(kept),
         "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, init="afkmc2", random_state=0).fit(

@@ -76,16 +76,15 @@ def influence_by_refit_one_sided(problem, X, weights, rows, eps=1e-6):
 @pytest.mark.parametrize("problem", [Logistic(l2=0.1), LeastSquares(l2=0.1)])
 def test_proposition_1_holds_for_the_linear_models(problem):
     # the textbook's derivative of the retrained outer loss decides the same as the selector's score
-    from handful.bilevel.selections.base import Rows
-    from handful.bilevel.selections.linear import LinearSelection
+    from handful.models import Rows
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0)
-    model = LinearSelection(problem, Rows(X, y, np.ones(30), np.array([], dtype=int)), rng)
+    model = problem.model(Rows(X, problem.encode(y), np.ones(30), np.array([], dtype=int)), rng)
     chosen = [int(np.argmax(y)), int(np.argmin(y)), *range(20, 28)]
     model.add(chosen)
-    model.solve()
+    model.fit()
     score = model.linear_scores().copy()
     outside = [k for k in range(30) if k not in chosen]
     influence = [derivative(problem, X, y, np.ones(30), share(30, chosen), k, eps=1e-5) for k in outside]

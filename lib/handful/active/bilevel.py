@@ -6,12 +6,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from handful.active.acquisition import Acquisition, within_reach
-from handful.bilevel import Logistic
-from handful.bilevel.numerics.ihvp import as_inverse_hessian
-from handful.bilevel.selections.base import Rows
-from handful.bilevel.selections.softmax import SoftmaxSelection
-from handful.bilevel.strategies.base import best_rows
+from handful.bilevel.strategy import best_rows
 from handful.checks import ConvergenceError
+from handful.models import Logistic, Rows
+from handful.models.glm import GLM
+from handful.models.inverse import as_inverse_hessian
 
 MOST_PENALTY = 1.0  # up to here it is raised where the inner problem does not converge
 
@@ -76,20 +75,20 @@ class BilevelQuery(Acquisition):
                 )
 
     def _choose(self, problem, n, pool, features, targets, copies, labels, pulled):
-        rows, place = self._rows(n, pool, features, targets, copies, labels)
-        # no draw is made by first-order scores; the generator is what the selection asks for
-        selection = SoftmaxSelection(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
-        selection.add(range(pool, place))
+        rows, place = self._rows(problem, n, pool, features, targets, copies, labels)
+        # no draw matters to first-order scores; the generator is what the model asks for
+        model = GLM(problem, rows, np.random.default_rng(0), as_inverse_hessian(self.ihvp))
+        model.add(range(pool, place))
         chosen = []
         for _ in range(n):
-            selection.solve()
-            best = int(best_rows(selection, 1, "linear")[0])
+            model.fit()
+            best = int(best_rows(model, 1, "linear")[0])
             chosen.append(best)
-            rows.absent = np.append(rows.absent, best)  # where its variants join, the row itself does not
-            place = self._join(selection, best, place, pulled)
+            model.data.absent = np.append(model.data.absent, best)  # where its variants join, the row itself does not
+            place = self._join(model, best, place, pulled)
         return chosen
 
-    def _rows(self, n, pool, features, targets, copies, labels):
+    def _rows(self, problem, n, pool, features, targets, copies, labels):
         # The pool, then the variants of labelled points, then room for those of the points to be selected. Outside, a
         # labelled point counts once, however many variants it has.
         variants = copies.shape[1]
@@ -98,16 +97,17 @@ class BilevelQuery(Acquisition):
         X = np.concatenate([features, copies.reshape(-1, copies.shape[2]), np.zeros((room, features.shape[1]))])
         Y = np.concatenate([targets, known, np.full((room, targets.shape[1]), 1.0 / targets.shape[1])])
         weight = np.concatenate([np.ones(pool), np.full(len(known), 1.0 / variants), np.zeros(room)])
-        rows = Rows(X.astype(features.dtype), Y.astype(features.dtype), weight, np.arange(pool, len(X)))
+        X = np.asfortranarray(X, dtype=features.dtype) if Y.shape[1] == 2 else X.astype(features.dtype)
+        rows = Rows(X, problem.encode(Y).astype(X.dtype), weight, np.arange(pool, len(X)))
         return rows, pool + len(known)
 
-    def _join(self, selection, best, place, pulled):
+    def _join(self, model, best, place, pulled):
         # The selected point, or all its variants, enters the inner problem.
         if self.variants is None:
-            selection.add([best])
+            model.add([best])
             return place
         own = np.asarray(self.variants(best))
-        X = selection.data.X
+        X, Y = model.data.X, model.data.y
         room = (len(X) - place) // own.shape[0] if own.ndim == 2 else 0
         if own.ndim != 2 or own.shape[1] != X.shape[1] or room < 1 or not np.isfinite(own).all():
             raise ValueError(
@@ -116,6 +116,6 @@ class BilevelQuery(Acquisition):
             )
         added = range(place, place + len(own))
         X[added.start : added.stop] = pulled(own)
-        selection.data.y[added.start : added.stop] = selection.data.y[best]
-        selection.add(added)
+        Y[added.start : added.stop] = Y[best]
+        model.add(added)
         return added.stop

@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
-from handful.bilevel.problems.linear import LeastSquares, Logistic
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED, check_integer
 from handful.coreset import Selector
+from handful.models.linear import LeastSquares, Logistic
 from handful.types import Seed
 
 LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite

@@ -4,8 +4,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from handful.bilevel.selections.base import Rows
 from handful.checks import check_magnitude, check_sample_weight
+from handful.models.base import Rows
 
 OUTER = ("train", "train+validation", "validation")
 

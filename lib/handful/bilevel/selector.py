@@ -8,20 +8,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
-from handful.bilevel.numerics.ihvp import as_inverse_hessian
-from handful.bilevel.options import named_option
+from handful.bilevel.exchange import Elimination, Exchange
+from handful.bilevel.forward import Forward
 from handful.bilevel.outer import OUTER, outer_rows
-from handful.bilevel.problems.base import check_problem
-from handful.bilevel.problems.joint import selection_for
-from handful.bilevel.problems.linear import Logistic
-from handful.bilevel.strategies.base import Candidates, Strategy
-from handful.bilevel.strategies.forward import Forward
-from handful.bilevel.strategies.regularised import Regularised
-from handful.bilevel.strategies.subsets import Elimination, Exchange
-from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator
+from handful.bilevel.regularised import Regularised
+from handful.bilevel.strategy import Strategy
+from handful.blocks import is_blocks
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
+from handful.models.inverse import as_inverse_hessian
+from handful.models.joint import model_for
+from handful.models.linear import Logistic
+from handful.models.options import named_option
+from handful.models.problem import check_problem
 from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
@@ -43,8 +42,8 @@ class BilevelCoreset(Selector):
 
     - `problem`: what will be trained on the coreset, with the same `l2`, ``Logistic(l2=1e-2)`` for example.
     - `size`: the number of points.
-    - `weighting`: "optimised" where the trainer takes a sample_weight, to make the most of each point; "binary" where
-      it does not. The default, "auto", is "binary" unless the strategy is `Regularised`.
+    - `weighting`: "optimised", the default, makes the most of each point, for trainers that take a sample_weight;
+      "binary" is for those that do not.
 
     Bilevel optimisation (Borsos et al., Data Summarization via Bilevel Optimization, JMLR 2024, Algorithm 1 and
     Section 3.5): train on the points chosen so far, ask for every other point how much the outer loss falls if it
@@ -62,24 +61,20 @@ class BilevelCoreset(Selector):
         "quadratic" takes, among the 512 best of those, the largest decrease of the outer loss that a full Newton step
         predicts (ours: to a small set a point is no infinitesimal step, so leverage and outer curvature count).
         The points that leave in exchange and elimination have the largest implicit gradient under both
-    weighting : "binary" gives every point the weight n / m (the paper's "BiCo");
-        "optimised" optimises the weights each time the coreset has grown by a fifth, and at the end;
+    weighting : "optimised" optimises the weights each time the coreset has grown by a fifth, and at the end;
+        "binary" gives every point the weight n / m (the paper's "BiCo");
         "corrective" optimises them after every selection (Algorithm 1 to the letter, the paper's "BiCo w/ weights"),
         for forward selection only;
-        "auto" is "optimised" for `Regularised`, which is about weights, and "binary" for the others
+        "auto" is "optimised", and "binary" for a `Network`, which takes no weights
     strategy : how the set is found (Section 3.5): "forward", "exchange", "elimination" or "regularised"; with options
         of its own `Forward(batch_size=25)`, `Exchange(max_iter=100)`, `Elimination(...)` or `Regularised(...)`
     outer : rows of the outer loss: "train", "train+validation" (the paper's Section 5.1; every row counts alike) or
         "validation"; `fit` takes the rows of the validation set
     ihvp : how implicit gradients solve their linear system (Section 3.5.1): "auto" suits the problem, exactly unless it
-        is a `Network`; "exact", "cholesky", "cg" or "neumann"; with options of its own `Exact(damping=1e-3)`,
-        `Cholesky(...)`, `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
-    robust : whether to select for several trainers at once, by the mean of their outer losses (the joint coreset of
-        Section 4.4): this one, those with a penalty ten times smaller or larger, and one that treats the intercept the
-        other way; about four times the work
+        is a `Network`; "exact", "cg" or "neumann"; with options of its own `Exact(damping=1e-3)`,
+        `ConjugateGradients(n_steps=100)` or `NeumannSeries(n_terms=100)`
     random_state : int, Generator or None; draws the random start, and the rows that estimate the outer curvature
-    verbose : whether to show a progress bar; beside it stands how the inner problem and the outer curvature are
-        computed at the start
+    verbose : whether to show a progress bar
 
     Attributes
     ----------
@@ -91,7 +86,8 @@ class BilevelCoreset(Selector):
     Notes
     -----
     A binary coreset is closely fitted to its inner problem: select with the problem that you will train (same l2, same
-    treatment of the intercept), and where you cannot, choose `robust=True` or optimised weights. `sample_weight` weighs
+    treatment of the intercept), and where you cannot, optimised weights, or a `Joint`
+    of several. `sample_weight` weighs
     the rows in the outer loss; in the inner problem all chosen points count alike until their weights are optimised.
 
     Examples
@@ -121,7 +117,6 @@ class BilevelCoreset(Selector):
         strategy: Any = "forward",
         outer: str = "train",
         ihvp: Any = "auto",
-        robust: bool = False,
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -132,7 +127,6 @@ class BilevelCoreset(Selector):
         self.strategy = strategy
         self.outer = outer
         self.ihvp = ihvp
-        self.robust = robust
         self.random_state = random_state
         self.verbose = verbose
 
@@ -154,34 +148,33 @@ class BilevelCoreset(Selector):
         MemoryError
             where the inner problem of so many points needs more bytes than the machine has; nothing is allocated
         """
-        if is_blocks(X, y, sample_weight):
-            return self._fit_blocks(as_blocks(X, y, sample_weight))
-        X, y, sample_weight = self._check_input(X, y, sample_weight)
+        if validation is not None and is_blocks(X, y, sample_weight):
+            raise ValueError(
+                "validation rows are for data in memory: with data in blocks the outer loss is that of them."
+            )
+        self._validation = validation
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            self._validation = None
+
+    def _select(self, X, y, sample_weight, rng):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
-        rng = as_generator(self.random_state)
+        rows = outer_rows(X, y, sample_weight, self.outer, self._validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
-        options = dict(problem=problem, strategy=strategy, ihvp=ihvp, weighted=weighted)
-        model, candidates, total = _model(self, X, y, sample_weight, validation, rng, **options)
-        start = strategy.start(candidates, self.size, rule, rng)
+        model = model_for(problem, rows, rng, ihvp=ihvp, weighted=weighted)
+        candidates, labels, total = np.flatnonzero(sample_weight), model.labels(), sample_weight.sum()
+        start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
         with one_blas_thread(), tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
             model.add(start)
-            if self.verbose and rule == "quadratic":
-                bar.set_postfix_str(model.way())
-            options = dict(rule=rule, weighting=weighting, labels=candidates.labels, bar=bar)
             try:
-                weights = strategy.run(model, self.size, **options)
+                weights = strategy.run(model, self.size, rule=rule, weighting=weighting, labels=labels, bar=bar)
             except KeyboardInterrupt:
-                self._keep(model, None, total)
+                self.indices_, self.weights_ = _weighted(model, None, total)
                 raise
-        return self._keep(model, weights, total)
-
-    def _keep(self, model, weights, total):
-        self.indices_ = np.array(model.indices, dtype=np.intp)
-        m = len(model)
-        self.weights_ = total * (np.full(m, 1.0 / m) if weights is None else weights)
-        return self
+        return _weighted(model, weights, total)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -206,7 +199,8 @@ class BilevelCoreset(Selector):
     @property
     def _ranks(self):
         strategy = STRATEGIES.get(self.strategy) if isinstance(self.strategy, str) else self.strategy
-        return getattr(strategy, "ranks", False)
+        equal = self.weighting == "binary" or getattr(self._problem(), "forward_only", False)
+        return equal and getattr(strategy, "ranks", False)
 
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
@@ -236,7 +230,8 @@ class BilevelCoreset(Selector):
                 "weighting='corrective' optimises the weights after every selection of forward selection; with "
                 f"strategy={self.strategy!r} take 'optimised', which does so at the end."
             )
-        weighting = strategy.weighting if weighting == "auto" else weighting
+        if weighting == "auto":
+            weighting = "binary" if problem.forward_only else "optimised"
         rule = ("linear" if problem.forward_only else "quadratic") if self.rule == "auto" else self.rule
         if problem.forward_only and not (forward and rule == "linear" and weighting == "binary"):
             raise ValueError(
@@ -250,8 +245,6 @@ class BilevelCoreset(Selector):
         return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
 
 
-def _model(selector, X, y, sample_weight, validation, rng, *, problem, strategy, ihvp, weighted):
-    # The empty selection, its candidates and the sum of the weights.
-    rows = outer_rows(X, y, sample_weight, selector.outer, validation, classes=problem.classifies)
-    model = selection_for(problem, rows, rng, robust=selector.robust, ihvp=ihvp, weighted=weighted)
-    return model, Candidates(np.flatnonzero(sample_weight), model.labels()), sample_weight.sum()
+def _weighted(model, weights, total):
+    m = len(model)
+    return np.array(model.indices, dtype=np.intp), total * (np.full(m, 1.0 / m) if weights is None else weights)

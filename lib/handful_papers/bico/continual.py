@@ -35,7 +35,8 @@ def bilevel(rule="linear"):
     intercept, else a class that is missing drives it to infinity.
     """
     strategy = Forward(n_start=1, every_class=False)
-    return BilevelCoreset(Logistic(L2, penalise_intercept=True), rule=rule, strategy=strategy)
+    problem = Logistic(L2, penalise_intercept=True)
+    return BilevelCoreset(problem, rule=rule, weighting="binary", strategy=strategy)
 
 
 METHODS = {

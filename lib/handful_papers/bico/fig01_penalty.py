@@ -1,7 +1,7 @@
 """Figure 1 of the bilevel paper: the L1/2 penalty on the simplex, and what it does to weights (Section 3.5.3)."""
 
 import numpy as np
-from handful.bilevel.strategies.weights import descend
+from handful.bilevel.weights import descend
 
 from handful_papers.bico import multiclass
 from handful_papers.bico.cntk_features import image_features

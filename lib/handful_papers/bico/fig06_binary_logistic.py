@@ -22,12 +22,12 @@ SPLIT_TRAINING_PART = ("a9a",)
 
 # The options of the bilevel methods. Binary selections have the smaller ones as prefixes, so one run serves all sizes.
 _BILEVEL = {
-    "bico": dict(rule="linear"),
+    "bico": dict(rule="linear", weighting="binary"),
     "bico weighted": dict(rule="linear", weighting="corrective"),
-    "bico quadratic": {},
+    "bico quadratic": dict(weighting="binary"),
     "bico weighted quadratic": dict(weighting="optimised"),
 }
-_BINARY = [method for method, options in _BILEVEL.items() if "weighting" not in options]
+_BINARY = [method for method, options in _BILEVEL.items() if options["weighting"] == "binary"]
 METHODS_SHOWN = ("uniform", "kmeans++", "sensitivity", *_BILEVEL)
 
 

@@ -64,7 +64,7 @@ def select(method, mixture, X, size, *, seed):
         return UniformCoreset(size, random_state=seed).fit(X)
     if method == "sensitivity":
         return MixtureSensitivity(size, n_components=mixture.n_components, random_state=seed).fit(X)
-    options = dict(rule=_RULE[method], strategy=Forward(n_start=N_START), random_state=seed)
+    options = dict(rule=_RULE[method], weighting="binary", strategy=Forward(n_start=N_START), random_state=seed)
     return BilevelCoreset(mixture, size=size, **options).fit(X)
 
 

@@ -7,10 +7,10 @@ import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
 from handful.bilevel.outer import outer_rows
-from handful.bilevel.problems.joint import selection_for
-from handful.bilevel.selections.base import Rows
-from handful.bilevel.selections.softmax import SoftmaxSelection
-from handful.bilevel.strategies.weights import final_weights
+from handful.bilevel.weights import final_weights
+from handful.models import Rows
+from handful.models.glm import GLM
+from handful.models.joint import model_for
 from tqdm import tqdm
 
 from handful_papers.bico.cntk_features import image_features
@@ -111,14 +111,15 @@ def train(X, y, weights, l2, classes):
     weights : shape (s,), relative to each other; the penalty is `l2` beside the weighted mean loss
     classes : number of classes, some of which may be missing in y
     """
-    targets = np.eye(classes)[y]
     # a class without a point would drive its free intercept to minus infinity: a penalised one stays
     problem = Logistic(l2, penalise_intercept=len(np.unique(y)) < classes)
+    targets = problem.encode(np.eye(classes)[y])
     rows = Rows(np.asarray(X, dtype=np.float64), targets, np.ones(len(y)), np.array([], dtype=int))
-    model = SoftmaxSelection(problem, rows, np.random.default_rng(0), tol=1e-5)
+    model = GLM(problem, rows, np.random.default_rng(0), tol=1e-5)
     model.add(range(len(y)))
-    model.solve(np.asarray(weights, dtype=np.float64) / np.sum(weights))
-    return model.coefficients
+    model.fit(np.asarray(weights, dtype=np.float64) / np.sum(weights))
+    theta = model.coefficients
+    return theta if classes > 2 else np.hstack([-theta / 2, theta / 2])
 
 
 def evaluate(theta, data):
@@ -163,7 +164,8 @@ class Variants:
         self.seed, self.outer = seed, outer
 
     def _fit(self, **options):
-        selector = BilevelCoreset(self.problem, outer=self.outer, random_state=self.seed, rule="linear", **options)
+        options |= dict(rule="linear", weighting="binary", outer=self.outer, random_state=self.seed)
+        selector = BilevelCoreset(self.problem, **options)
         return selector.fit(self.data.X, self.data.y, validation=self._validation())
 
     def _validation(self):
@@ -200,7 +202,7 @@ class Variants:
         """A selection that holds some training rows; `weighted` if weights will be optimised."""
         data, rng = self.data, np.random.default_rng(self.seed)
         rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
-        model = selection_for(self.problem, rows, rng, weighted=weighted)
+        model = model_for(self.problem, rows, rng, weighted=weighted)
         model.add(indices)
         return model
 

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
-from handful.bilevel.selections.base import Rows
 from handful.data import load
+from handful.models import Rows
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
@@ -45,11 +45,12 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
             seconds = time.process_time() - start
             rows.append(dict(network=network, operation="features", size=n_landmarks, repeat=repeat, seconds=seconds))
         features[network] = Z / np.sqrt((Z**2).sum(axis=1).mean())  # a kernel's scale is arbitrary, the penalty is not
-    BilevelCoreset(Logistic(l2), size=min(sizes), rule="linear", random_state=seed).fit(features["SCNN"], y)
+    options = dict(rule="linear", weighting="binary")
+    BilevelCoreset(Logistic(l2), size=min(sizes), random_state=seed, **options).fit(features["SCNN"], y)
     for repeat in range(n_repeats):  # taking turns, so that a busy moment hits both
         for size in sizes:
             for network, Z in features.items():
-                selector = BilevelCoreset(Logistic(l2), size=size, rule="linear", random_state=seed + repeat)
+                selector = BilevelCoreset(Logistic(l2), size=size, random_state=seed + repeat, **options)
                 start = time.process_time()
                 selector.fit(Z, y)
                 seconds = time.process_time() - start
@@ -86,9 +87,9 @@ def measure_network(name, network, *, n, n_terms, batch_size, n_full, n_terms_fu
     train = TrainConfig(n_steps=1, batch_size=batch_size)
     problem = Network(module, train=train, curvature_batch_size=batch_size, random_state=seed)
     inverse = _Timed(n_terms)
-    model = problem.selection(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
+    model = problem.model(Rows(X, y, np.ones(n), np.array([], dtype=int)), rng, ihvp=inverse)
     model.add(range(2 * batch_size))
-    model.solve()
+    model.fit()
     rows = []
     for repeat in range(n_repeats):
         start = time.process_time()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Logistic, ProxyCoreset
+from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Joint, Logistic, ProxyCoreset
 from handful.bilevel.any_estimator import class_weights, held_out_loss
 from handful.data import load, standardise
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
@@ -154,6 +154,13 @@ def full_rows(dataset, seed, *, trainers, targets, n, n_test):
     return rows
 
 
+def other_trainers(problem):
+    """A logistic regression joined by others that one may train: at a tenth and ten times the penalty, and one that
+    penalises its intercept."""
+    joint = Joint(problem, Logistic(problem.l2 * 0.1))
+    return Joint(Joint(joint, Logistic(problem.l2 * 10)), Logistic(problem.l2, penalise_intercept=True))
+
+
 def proxies(n):
     """The selections that `proxy_rows` compares: name -> (selector, proxy or None)."""
     linear, soft = Logistic(1 / n), Logistic(1e-4)
@@ -161,12 +168,12 @@ def proxies(n):
     features = {"RBF": Nystrom(RBF(), n_landmarks=128), "NTK": Nystrom(NTK(), n_landmarks=128)}
     features |= {"random trees": TreeLeaves(), "fitted trees": fitted}
     found = {
-        "linear": (BilevelCoreset(linear), None),
+        "linear": (BilevelCoreset(linear, weighting="binary"), None),
         "linear, weights": (BilevelCoreset(linear, weighting="optimised"), None),
-        "linear, robust": (BilevelCoreset(linear, robust=True), None),
+        "linear, robust": (BilevelCoreset(other_trainers(linear), weighting="binary"), None),
     }
     for name, proxy in features.items():
-        found[name] = BilevelCoreset(soft), proxy
+        found[name] = BilevelCoreset(soft, weighting="binary"), proxy
         if name != "NTK":
             found[f"{name}, weights"] = BilevelCoreset(soft, weighting="optimised"), proxy
     return found

@@ -4,9 +4,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from sklearn.metrics import pairwise_distances_argmin
 
-from handful.bilevel.problems.base import Problem
 from handful.bilevel.problems.mixture_kernels import add_hessian, em, parts_of, responsibilities, theta_of
 from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
+from handful.models.problem import Problem
 
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest

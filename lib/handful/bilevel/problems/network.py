@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.bilevel.problems.base import Problem
-from handful.bilevel.problems.linear import soft_targets
 from handful.checks import check_integer, check_number
+from handful.models.linear import soft_targets
+from handful.models.problem import Problem
 
 CURVATURES = ("gauss-newton", "hessian")
 OPTIMISERS = ("sgd", "adam")
@@ -181,14 +181,14 @@ class Network(Problem):
             raise ValueError(f"a loss of your own takes numbers as y, got {y.dtype}: encode the labels.")
         return y.astype(np.float32) if y.dtype.kind == "f" else y
 
-    def selection(self, rows, rng, *, ihvp=None, weighted=False):
-        """An empty `NetworkSelection`."""
-        from handful.bilevel.selections.network import NetworkSelection
+    def model(self, rows, rng, *, ihvp=None, weighted=False):
+        """An empty `NetworkModel`."""
+        from handful.bilevel.selections.network import NetworkModel
 
         problem = copy(self)
         if self.train is None:
             problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
-        return NetworkSelection(problem, rows, ihvp)
+        return NetworkModel(problem, rows, ihvp)
 
     def fit_module(self, X, y, rng, watch=None):
         """A module trained from scratch on some rows.

@@ -10,18 +10,18 @@ import torch
 from torch.func import functional_call, grad, jvp, vjp
 from tqdm.auto import tqdm
 
-from handful.bilevel.numerics.ihvp import ConjugateGradients, NeumannSeries
-from handful.bilevel.selections.base import Selection
 from handful.bilevel.selections.checkpoint import Checkpoint, digest
 from handful.bilevel.selections.training import Trainer, in_type
 from handful.checks import ConvergenceError
+from handful.models.base import Model
+from handful.models.inverse import ConjugateGradients, NeumannSeries
 
 SHORT = 2_000  # training steps in all below which nothing is timed beforehand
 TIMED_STEPS = 8  # of training, from which the time that a selection takes is foretold
 NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
 
 
-class NetworkSelection(Selection):
+class NetworkModel(Model):
     """A growing coreset of a `Network`, for forward selection by the linear rule with equal weights.
 
     All derivatives are taken in evaluation mode: dropout is off, batch normalisation has its running averages.
@@ -50,7 +50,7 @@ class NetworkSelection(Selection):
         self._kept, self._rounds = None, 0
 
     def add(self, indices):
-        """As `Selection.add`; the checkpoint records the rows, if there is one."""
+        """As `Model.add`; the checkpoint records the rows, if there is one."""
         super().add(indices)
         if self.problem.checkpoint is None:
             return
@@ -63,7 +63,7 @@ class NetworkSelection(Selection):
         self._rounds += 1
 
     def foretell(self, n_rounds, *, loud):
-        """As `Selection.foretell`, on standard error: from a few steps of training, whose cost all passes share."""
+        """As `Model.foretell`, on standard error: from a few steps of training, whose cost all passes share."""
         config, seconds = self.problem.training(), []
         if not loud and n_rounds * config.n_steps < SHORT:
             return
@@ -82,7 +82,7 @@ class NetworkSelection(Selection):
             tqdm.write(f"{what}, about {minutes:.1f} minutes", file=sys.stderr)
 
     def recall(self, count):
-        """As `Selection.recall`."""
+        """As `Model.recall`."""
         return None if self._kept is None else self._kept.recall(self._rounds, count)
 
     def _rng(self, purpose):
@@ -98,7 +98,7 @@ class NetworkSelection(Selection):
             part = rows[low : low + self.problem.batch_size]
             yield part, *self._rows(part)
 
-    def solve(self, weights=None):
+    def fit(self, weights=None):
         """Train the network from scratch on the coreset; weights must be equal."""
         if weights is not None and np.ptp(weights) > 1e-12:
             raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
@@ -170,18 +170,20 @@ class NetworkSelection(Selection):
 
         return times
 
-    def row_scores(self):
-        """As `Selection.row_scores`; noise where the network fits all rows, so that no place in X is favoured."""
-        self.gradient = self.outer_gradient()
-        self.direction = self._solve(self.gradient, self._rng(1))
+    def scores(self, v):
+        """As `Model.scores`; noise where the network fits all rows, so that no place in X is favoured."""
         scores = np.empty(len(self._u))
         if not self.gradient.any():
             return self._rng(2).uniform(0.0, NO_GAIN, len(scores))
-        v = self._tensors(self.direction)
+        v = self._tensors(v)
         for rows, X, y in self._blocks(np.arange(len(scores))):
             _, slopes = jvp(lambda theta, X=X, y=y: self._losses(theta, X, y), (self._theta,), (v,))
             scores[rows] = slopes.cpu().numpy()
         return scores
+
+    def inverse_hessian(self, g):
+        """As `Model.inverse_hessian`; ConvergenceError where a Neumann series diverges."""
+        return self._solve(g, self._rng(1))
 
     def _solve(self, g, rng):
         if not g.any():  # the network fits all rows to the last digit

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy
-from handful.bilevel.strategies.weights import final_weights
+from handful.bilevel.strategy import Strategy
+from handful.bilevel.weights import final_weights
 from handful.checks import check_integer, check_number
 from handful.linalg import simplex_point
 
@@ -31,7 +31,6 @@ class Regularised(Strategy):
         optimised by Gauss-Newton steps. 0 keeps the weights of the step that crossed the size
     """
 
-    weighting = "optimised"
     integers = ("max_iter", "plateau")
 
     def __init__(self, max_iter=1000, *, threshold=0.01, plateau=5, shrink=0.99, polish_max_iter=30):
@@ -70,7 +69,7 @@ class Regularised(Strategy):
 
         Parameters
         ----------
-        model : Selection that holds all rows that may be chosen; at each size it is left with the chosen ones
+        model : Model that holds all rows that may be chosen; at each size it is left with the chosen ones
         sizes : list of int
         watch : function of the number of positive weights, called after every step, or None
 
@@ -174,7 +173,7 @@ class _Descent:
         if len(entering):
             model.add(self.rows[entering])
         held = self.position[model.indices]
-        model.solve(w[held] / w[held].sum())
+        model.fit(w[held] / w[held].sum())
         scores = model.row_scores()
         return model.mean_loss(), -scores[self.rows].astype(np.float64)
 

@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.bilevel.options import named_option
 from handful.checks import ConvergenceError, check_integer, check_number
+from handful.models.options import named_option
 
 _SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
 
@@ -44,15 +44,6 @@ class Exact(InverseHessian):
 
     def __init__(self, *, damping=0.0):
         self.damping = damping
-
-
-class Cholesky(Exact):
-    """Implicit gradients by a Cholesky factor of the whole Hessian.
-
-    Parameters
-    ----------
-    damping : added to the Hessian's diagonal, for penalties that leave it nearly singular
-    """
 
 
 class ConjugateGradients(InverseHessian):
@@ -143,7 +134,7 @@ class NeumannSeries(InverseHessian):
         return scale * total
 
 
-INVERSES = {"exact": Exact, "cholesky": Cholesky, "cg": ConjugateGradients, "neumann": NeumannSeries}
+INVERSES = {"exact": Exact, "cg": ConjugateGradients, "neumann": NeumannSeries}
 
 
 def as_inverse_hessian(ihvp):

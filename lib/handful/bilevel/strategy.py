@@ -1,6 +1,4 @@
-"""What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share."""
-
-from functools import partial
+"""What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share (Section 3.5)."""
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,8 +11,7 @@ CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic ru
 class Strategy(BaseEstimator):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
 
-    ranks = False  # whether the first k points are the coreset of size k
-    weighting = "binary"  # what `weighting="auto"` means
+    ranks = False  # whether, with equal weights, the first k points are the coreset of size k
     integers: tuple[str, ...] = ()  # options that are positive integers, or None where that is their default
 
     def check(self):
@@ -25,19 +22,20 @@ class Strategy(BaseEstimator):
             if value is not None or getattr(defaults, name) is not None:
                 check_integer(name, value, of=self)
 
-    def start(self, candidates, size, rule, rng):
-        """Rows to begin with: all candidates, unless a subclass draws some of them.
+    def start(self, rows, labels, size, rule, rng):
+        """Rows to begin with: all that may be chosen, unless a subclass draws some of them.
 
         Parameters
         ----------
-        candidates : Candidates
+        rows : int array, ascending, the rows that may be chosen
+        labels : class of every row of the data as an integer, or None for problems without classes
         size, rule : as in `BilevelCoreset`
         rng : numpy.random.Generator
         """
-        return candidates.rows
+        return rows
 
     def bar(self, n, n_start, size):
-        """Options of the progress bar, a tqdm: its total, unit and so on, for `n` candidates."""
+        """Options of the progress bar, a tqdm: its total, unit and so on, for `n` rows that may be chosen."""
         return dict(total=n - size, unit="point")
 
     def run(self, model, size, *, rule, weighting, labels, bar):
@@ -45,7 +43,7 @@ class Strategy(BaseEstimator):
 
         Parameters
         ----------
-        model : Selection that holds the start
+        model : Model that holds the start
         rule, weighting : as in `BilevelCoreset`
         labels : class of every row, or None
         bar : tqdm
@@ -57,70 +55,38 @@ class Strategy(BaseEstimator):
         raise NotImplementedError
 
 
-class Candidates:
-    """The rows that may be chosen.
+def random_start(rows, labels, n_start, size, rng, *, every_class=True):
+    """`n_start` random rows, at most `size`; where they have labels, one of each class comes first.
 
     Parameters
     ----------
-    rows : int array, ascending
-    labels : class of every row of the data as an integer, or None for problems without classes
-    """
-
-    def __init__(self, rows, labels):
-        self.rows, self.labels = rows, labels
-
-    def __len__(self):
-        return len(self.rows)
-
-    def classes(self):
-        """How many rows there are of each class, a dict in the order of the classes; None for problems without."""
-        if self.labels is None:
-            return None
-        return {label: count for label, count in enumerate(np.bincount(self.labels[self.rows]).tolist()) if count}
-
-    def nth(self, positions, label=None):
-        """The rows (of one class, if `label` is given) at some places among all of them."""
-        return (self.rows if label is None else self.rows[self.labels[self.rows] == label])[positions]
-
-    def labels_of(self, rows):
-        """The classes of some rows."""
-        return self.labels[rows]
-
-
-def random_start(candidates, n_start, size, rng, *, every_class=True):
-    """`n_start` random candidates, at most `size`; where rows have labels, one of each class comes first.
-
-    Parameters
-    ----------
-    candidates : Candidates
+    rows, labels : as in `Strategy.start`
     every_class : whether to see to the classes
 
     Raises
     ------
     ValueError
-        for candidates of one class, and for a size below the number of classes
+        for rows of one class, and for a size below the number of classes
     """
-    start = candidates.nth(rng.choice(len(candidates), min(n_start, len(candidates)), replace=False))
-    classes = candidates.classes() if every_class else None
-    if classes is None:
+    start = rows[rng.choice(len(rows), min(n_start, len(rows)), replace=False)]
+    if labels is None or not every_class:
         return start[:size]
+    classes = np.unique(labels[rows])
     if len(classes) < 2:
         raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
     if size < len(classes):
         raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.")
-    first = {}
-    for row, label in zip(start, candidates.labels_of(start).tolist()):
-        first.setdefault(label, row)
-    for label, count in classes.items():
-        if label not in first:
-            first[label] = candidates.nth(rng.integers(count), label)
-    heads = list(first.values())
+    found, first = np.unique(labels[start], return_index=True)
+    heads = start[np.sort(first)].tolist()
+    for label in np.setdiff1d(classes, found):
+        of_class = rows[labels[rows] == label]
+        heads.append(of_class[rng.integers(len(of_class))])
     rest = start[~np.isin(start, heads)][: max(len(start) - len(heads), 0)]
     return np.concatenate([heads, rest]).astype(np.intp)[:size]
 
 
 def best_rows(model, count, rule, batch_size=1, free_weights=False):
-    """Rows of the largest score, best first; ties go to the smaller index. The inner problem must be solved.
+    """Rows of the largest score, best first; ties go to the smaller index. The model must be trained.
 
     Raises
     ------
@@ -128,12 +94,11 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
         if a score is not a finite number
     """
     scores = model.linear_scores()
-    top = scores.top if hasattr(scores, "top") else partial(top_rows, scores)  # scores may lie on other machines
     if rule == "quadratic":
-        rows, _ = top(max(min(CANDIDATES, model.max_candidates), 4 * batch_size))
+        rows, _ = top_rows(scores, max(min(CANDIDATES, model.max_candidates), 4 * batch_size))
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
-        rows, gains = top(count)
+        rows, gains = top_rows(scores, count)
     if count == 1 and len(gains) and not np.isnan(gains.max()):  # saves the sort
         return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]

@@ -64,7 +64,7 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
 
     Parameters
     ----------
-    model : selection of s points; left solved for the result
+    model : Model of s points; left trained with the result
     weights : where to start, shape (s,), adding up to 1; uniform for None
     max_iter : Gauss-Newton steps
     tol : relative decrease of the outer loss below which to stop
@@ -146,12 +146,12 @@ def final_weights(model, weights=None, *, max_iter=30):
 
 
 def _loss(model, weights):
-    model.solve(weights)
+    model.fit(weights)
     return model.outer_loss()
 
 
 def _slope(model, weights):
     # the outer loss and its derivative by the weights (Equation 3)
-    model.solve(weights)
+    model.fit(weights)
     scores = model.row_scores()
     return model.mean_loss(), -scores[model.indices].astype(np.float64)

@@ -6,11 +6,11 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from handful.bilevel.numerics.newton import MAX_ITER
-from handful.bilevel.selections.generic import GenericSelection
 from handful.checks import ConvergenceError
+from handful.models.generic import GenericModel
 
-NEEDED = ("losses", "gradients", "hessian")  # of a problem without a selection of its own
+MAX_ITER = 200  # Newton steps
+NEEDED = ("losses", "gradients", "hessian")  # of a problem without a `Model` of its own
 
 
 class Problem(BaseEstimator):
@@ -61,18 +61,12 @@ class Problem(BaseEstimator):
         """``(problem, factor of its outer loss)`` for each problem of a joint one; this one alone otherwise."""
         return [(self, 1.0)]
 
-    def variants(self):
-        """Problems of other trainers one may meet, this one first, for ``robust=True``; ValueError without any."""
-        raise ValueError(
-            f"robust=True knows variants of linear problems only, not of {self!r}: use a Joint of your own."
-        )
-
     def encode(self, y):
         """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
         return y
 
-    def selection(self, rows, rng, *, ihvp=None, weighted=False):
-        """An empty `Selection` of this problem; a `GenericSelection`, unless a subclass has a better one.
+    def model(self, rows, rng, *, ihvp=None, weighted=False):
+        """The `Model` of this problem, without rows as yet; a `GenericModel`, unless a subclass has a better one.
 
         Parameters
         ----------
@@ -81,7 +75,7 @@ class Problem(BaseEstimator):
         ihvp : InverseHessian, or None for the problem's own way
         weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
         """
-        return GenericSelection(self, rows, rng, ihvp)
+        return GenericModel(self, rows, rng, ihvp)
 
     def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
@@ -181,7 +175,7 @@ def check_problem(problem):
             "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got "
             f"{' '.join(repr(problem).split())}{way}."
         )
-    if type(problem).selection is Problem.selection:
+    if type(problem).model is Problem.model:
         methods = {name: getattr(problem, name) for name in NEEDED}
         missing = [name for name, m in methods.items() if getattr(m, "__func__", None) is getattr(Problem, name)]
         if missing:

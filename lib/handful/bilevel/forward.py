@@ -4,8 +4,8 @@ import warnings
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, best_rows, random_start
-from handful.bilevel.strategies.weights import optimise_weights
+from handful.bilevel.strategy import Strategy, best_rows, random_start
+from handful.bilevel.weights import optimise_weights
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
 # Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
@@ -37,16 +37,16 @@ class Forward(Strategy):
         self.n_start = n_start
         self.every_class = every_class
 
-    def start(self, candidates, size, rule, rng):
+    def start(self, rows, labels, size, rule, rng):
         """Random rows; warns where they are all of the coreset."""
         n_start = START[rule] if self.n_start is None else self.n_start
-        start = random_start(candidates, n_start, size, rng, every_class=self.every_class)
-        if size == len(start) < len(candidates):
+        start = random_start(rows, labels, n_start, size, rng, every_class=self.every_class)
+        if size == len(start) < len(rows):
             warnings.warn(
                 f"all {size} points are of the random start (n_start={n_start}), so that nothing was selected: "
                 "take a smaller n_start, or a larger size.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return start
 
@@ -56,36 +56,32 @@ class Forward(Strategy):
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""
-        batch_size = self.batch_size or 1
+        batch_size, weights = self.batch_size or 1, None
         model.foretell(-(-(size - len(model)) // batch_size), loud=not bar.disable)
-        weights = None
-        corrected = 1  # size at which the weights were last optimised
-        refills = REFILLS
-        while True:
+        for refill in range(REFILLS + 1):
+            optimised = len(model) if refill else 1  # the size at which the weights were last optimised
             while len(model) < size:
                 count = min(batch_size, size - len(model))
                 best = model.recall(count)
                 if best is None:
                     weights = _with_newcomers(weights, len(model))
-                    if len(model) >= GROWTH[weighting] * corrected:
-                        weights = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY)
-                        corrected = len(model)
+                    if len(model) >= GROWTH[weighting] * optimised:
+                        weights, optimised = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY), len(model)
                     else:
-                        model.solve(weights)
+                        model.fit(weights)
                     best = best_rows(model, count, rule, batch_size, weighting != "binary")
                 model.add(best)
                 bar.update(len(best))
             if weighting == "binary":
-                break
+                return None
             weights = optimise_weights(model, _with_newcomers(weights, len(model)))
             alive = weights > 0
-            if alive.all() or refills == 0 or not _worth_refilling(model, int((~alive).sum()), rule):
-                break
-            refills -= 1
+            n_dead = np.count_nonzero(~alive)
+            if n_dead == 0 or refill == REFILLS or not _worth_refilling(model, n_dead, rule):
+                return weights
             model.keep(alive)
-            weights, corrected = weights[alive], len(model)
-            bar.update(-int((~alive).sum()))
-        return weights
+            weights = weights[alive]
+            bar.update(-n_dead)
 
 
 def _worth_refilling(model, n_dead, rule):

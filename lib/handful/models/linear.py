@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.bilevel.numerics.multinomial_solver import SELECTION_TOL, WEIGHTS_TOL
-from handful.bilevel.numerics.passes import LOGISTIC, SQUARED
-from handful.bilevel.problems.base import Problem
-from handful.bilevel.selections.linear import LinearSelection
-from handful.bilevel.selections.softmax import SoftmaxSelection
 from handful.checks import check_magnitude, check_memory, check_number, signed_labels, two_integers
+from handful.models.glm import GLM
+from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
+from handful.models.problem import Problem
 from handful.types import Table
 
+# To which inner problems are solved: of one output, as Newton's last step is exact for the asking; of several, for
+# choices and for weights, where more digits change no choice that matters and lower no loss.
+TOL, SELECTION_TOL, WEIGHTS_TOL = 1e-7, 1e-3, 1e-4
 SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 
 
@@ -35,21 +36,37 @@ class LinearProblem(Problem):
         why = "without a penalty the inner problem of a small coreset has no unique solution"
         check_number("l2", self.l2, above=0, why=why)
 
-    def variants(self) -> Any:
-        """Problems of trainers one may meet: penalty tenfold off either way, intercept treated the other way."""
-        same = dict(fit_intercept=self.fit_intercept, penalise_intercept=self.penalise_intercept)
-        problems = [type(self)(self.l2 * factor, **same) for factor in (1, 0.1, 10)]
-        if self.fit_intercept:
-            problems.append(type(self)(self.l2, penalise_intercept=not self.penalise_intercept))
-        return problems
+    def link(self, n_outputs):
+        """The `Link` of so many outputs."""
+        raise NotImplementedError
 
-    def selection(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
-        """An empty `LinearSelection`, for several classes a `SoftmaxSelection`; ValueError for huge targets."""
+    def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
+        """An empty `GLM`; ValueError for huge targets."""
         check_magnitude(rows.y, "y", rows.X.dtype)
-        if rows.y.ndim == 1:
-            return LinearSelection(self, rows, rng, ihvp)
         rows = rows.with_targets(np.ascontiguousarray(rows.y, dtype=rows.X.dtype))
-        return SoftmaxSelection(self, rows, rng, ihvp, WEIGHTS_TOL if weighted else SELECTION_TOL)
+        tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
+        return GLM(self, rows, rng, ihvp, tol)
+
+    def estimator(self, n: float) -> Any:
+        """The scikit-learn trainer of this problem on `n` rows, not yet fitted.
+
+        Parameters
+        ----------
+        n : the number of rows of the full data set, or their total sample_weight: the weights of a coreset add up to
+            it, so that the same trainer suits all rows and the coreset
+
+        Raises
+        ------
+        ValueError
+            for ``penalise_intercept=True``, which scikit-learn's trainers do not know
+        """
+        check_number("n", n, above=0)
+        if self.fit_intercept and self.penalise_intercept:
+            raise ValueError(
+                "scikit-learn's linear models do not penalise their intercept: give penalise_intercept=False, or "
+                "fit_intercept=False with a column of ones in X."
+            )
+        return self._trainer(self.l2 * float(n))
 
 
 class Logistic(LinearProblem):
@@ -70,20 +87,27 @@ class Logistic(LinearProblem):
 
     >>> from handful import BilevelCoreset, Logistic
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = load_iris(return_X_y=True)
     >>> coreset = BilevelCoreset(Logistic(l2=1e-2), size=30, random_state=0).fit(X, y)
     >>> X_small, y_small, w = coreset.take(X, y)
-    >>> model = LogisticRegression(C=1 / (1e-2 * len(y)), max_iter=1000).fit(X_small, y_small, sample_weight=w)
+    >>> model = Logistic(l2=1e-2).estimator(len(y)).fit(X_small, y_small, sample_weight=w)
     >>> bool(model.score(X, y) > 0.9)
     True
     """
 
-    kind = LOGISTIC
     classifies = True
 
+    def link(self, n_outputs: int) -> Any:
+        """As `LinearProblem.link`."""
+        return LogisticLink() if n_outputs == 1 else SoftmaxLink()
+
+    def _trainer(self, strength):
+        from sklearn.linear_model import LogisticRegression  # here, as importing it takes a while
+
+        return LogisticRegression(C=1 / strength, fit_intercept=self.fit_intercept, max_iter=1000)
+
     def encode(self, y: Table) -> Any:
-        """Two classes as -1 and +1, in the order of `numpy.unique`; more as rows of 0 and 1; soft targets as they are.
+        """Two classes as a column of 0 and 1, in the order of `numpy.unique`; more as a column each; soft targets too.
 
         Raises
         ------
@@ -92,9 +116,10 @@ class Logistic(LinearProblem):
         """
         y = np.asarray(y)
         if y.ndim == 2:
-            return soft_targets(y)
+            targets = soft_targets(y)
+            return targets[:, 1:] if targets.shape[1] == 2 else targets
         if two_integers(y) is not None or type_of_target(y) != "multiclass":
-            return signed_labels(y, "logistic regression")[1]
+            return 0.5 + 0.5 * signed_labels(y, "logistic regression")[1][:, None]
         classes, codes = np.unique(y, return_inverse=True)
         check_memory(
             f"multinomial regression of {len(y):,} rows in {len(classes):,} classes",
@@ -135,22 +160,29 @@ class LeastSquares(LinearProblem):
     --------
     >>> from handful import BilevelCoreset, LeastSquares
     >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.linear_model import Ridge
     >>> X, y = load_diabetes(return_X_y=True)
     >>> X = X / X.std(0)
-    >>> coreset = BilevelCoreset(LeastSquares(l2=0.1), size=60, weighting="optimised", random_state=0).fit(X, y)
+    >>> coreset = BilevelCoreset(LeastSquares(l2=0.1), size=60, random_state=0).fit(X, y)
     >>> X_small, y_small, w = coreset.take(X, y)
-    >>> small = Ridge(alpha=0.1 * len(y)).fit(X_small, y_small, sample_weight=w)
-    >>> full = Ridge(alpha=0.1 * len(y)).fit(X, y)
+    >>> small = LeastSquares(l2=0.1).estimator(len(y)).fit(X_small, y_small, sample_weight=w)
+    >>> full = LeastSquares(l2=0.1).estimator(len(y)).fit(X, y)
     >>> bool(full.score(X, y) - small.score(X, y) < 0.02)
     True
     """
 
-    kind = SQUARED
     classifies = False
 
+    def link(self, n_outputs: int) -> Any:
+        """As `LinearProblem.link`."""
+        return SquaredLink()
+
+    def _trainer(self, strength):
+        from sklearn.linear_model import Ridge
+
+        return Ridge(alpha=strength, fit_intercept=self.fit_intercept)
+
     def encode(self, y: Table) -> Any:
-        """Targets as float64; ValueError for anything that is not numeric, or so large that squares overflow."""
+        """Targets as a column of float64; ValueError unless they are numbers whose squares do not overflow."""
         if np.ndim(y) != 1:
             raise ValueError(f"LeastSquares needs y as a 1d array, one target a row, got shape {np.shape(y)}.")
         if type_of_target(y) == "unknown" or np.asarray(y).dtype.kind in "OUS":
@@ -160,4 +192,4 @@ class LeastSquares(LinearProblem):
                 raise ValueError(f"LeastSquares needs numeric targets y, got dtype {np.asarray(y).dtype}.") from None
         y = np.asarray(y, dtype=np.float64)
         check_magnitude(y, "y", y.dtype)
-        return y
+        return y[:, None]

@@ -1,21 +1,21 @@
-"""Selection for any `Problem`: dense implicit gradients and predicted gains from its four methods."""
+"""A model of any `Problem`: dense implicit gradients and predicted gains from its four methods."""
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
-from handful.bilevel.selections.base import Selection, decrease
 from handful.checks import ConvergenceError, check_memory
+from handful.models.base import Model, decrease
 
 ENTRIES = 1 << 22  # of a block of row gradients
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
 
 
-class GenericSelection(Selection):
+class GenericModel(Model):
     """A growing coreset of a user's problem, at a cost of p^3 and n p a step.
 
     Parameters
     ----------
-    problem, data, ihvp : as in `Selection`
+    problem, data, ihvp : as in `Model`
     rng : numpy.random.Generator, for the rows of the outer Hessian
     """
 
@@ -25,14 +25,14 @@ class GenericSelection(Selection):
         self._sample = data.sample(CURVATURE_ROWS, rng)
         self._u = data.share
 
-    def solve(self, weights=None):
-        """As `Selection.solve`; the problem's own `solve` and `hessian` do it."""
+    def fit(self, weights=None):
+        """As `Model.fit`; the problem's own `solve` and `hessian` do it."""
         s = len(self)
         c = np.full(s, 1.0 / s) if weights is None else weights
         X, y = self.data.take(self.indices)
         if self.theta is None:
             p = len(self.problem.start(X, y))
-            way_out = "a model with so many parameters needs a selection of its own, as handful.bilevel.Network has"
+            way_out = "a model with so many parameters needs a `Model` of its own, as handful.bilevel.Network has"
             check_memory(f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out)
         theta = np.asarray(self.problem.solve(X, y, c, start=self.theta), dtype=np.float64)
         if not (theta.ndim == 1 and np.isfinite(theta).all()):
@@ -77,31 +77,30 @@ class GenericSelection(Selection):
             )
         return float(self._u @ losses)
 
-    def outer_loss(self):
-        """As `Selection.outer_loss`."""
-        self.gradient = self._outer_gradient()
-        return self.mean_loss()
-
-    def _outer_gradient(self):
+    def outer_gradient(self):
+        """As `Model.outer_gradient`."""
         g = np.zeros(len(self.theta))
         for rows in self._blocks(np.flatnonzero(self._u)):
             g += self._u[rows] @ self._gradients(rows)
         return g
 
-    def row_scores(self):
-        """As `Selection.row_scores`."""
-        self.gradient = self._outer_gradient()
-        if self.ihvp.exact:
-            self.direction = cho_solve(self._factor, self.gradient)
-        else:
-            self.direction = self.ihvp.solve(self._hessian.__matmul__, self.gradient)
+    def hessian_product(self, v):
+        """As `Model.hessian_product`."""
+        return self._hessian @ v
+
+    def inverse_hessian(self, g):
+        """As `Model.inverse_hessian`."""
+        return cho_solve(self._factor, g) if self.ihvp.exact else super().inverse_hessian(g)
+
+    def scores(self, v):
+        """As `Model.scores`."""
         scores = np.empty(len(self._u))
         for rows in self._blocks(np.arange(len(scores))):
-            scores[rows] = self._gradients(rows) @ self.direction
+            scores[rows] = self._gradients(rows) @ v
         return scores
 
     def predicted_gains(self, candidates, *, free_weights=False):
-        """As `Selection.predicted_gains`, by one Newton step of the problem with each row."""
+        """As `Model.predicted_gains`, by one Newton step of the problem with each row."""
         s = len(self)
         X, y = self.data.take(self.indices)
         rows = self._gradients(candidates)
@@ -125,6 +124,6 @@ class GenericSelection(Selection):
         return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))
 
     def weight_quadratic(self):
-        """As `Selection.weight_quadratic`, by the derivative of the solution by the weights (Equation 3)."""
+        """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation 3)."""
         jacobian = -cho_solve(self._factor, self._gradients(self.indices).T)
         return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from handful.bilevel.strategies.base import Strategy, best_rows, random_start
-from handful.bilevel.strategies.weights import final_weights
+from handful.bilevel.strategy import Strategy, best_rows, random_start
+from handful.bilevel.weights import final_weights
 
 
 class Exchange(Strategy):
@@ -25,9 +25,9 @@ class Exchange(Strategy):
         self.batch_size = batch_size
         self.max_iter = max_iter
 
-    def start(self, candidates, size, rule, rng):
+    def start(self, rows, labels, size, rule, rng):
         """As `Strategy.start`: `size` random rows."""
-        return random_start(candidates, size, size, rng)
+        return random_start(rows, labels, size, size, rng)
 
     def bar(self, n, n_start, size):
         """As `Strategy.bar`, of steps."""
@@ -39,7 +39,7 @@ class Exchange(Strategy):
         best, least = list(model.indices), np.inf
         try:
             for step in range(self.max_iter + 1):
-                model.solve()
+                model.fit()
                 newcomers = best_rows(model, batch_size, rule, batch_size)
                 loss = model.mean_loss()
                 if loss < least:
@@ -55,7 +55,7 @@ class Exchange(Strategy):
             if best != model.indices:
                 model.keep(np.zeros(len(model), dtype=bool))
                 model.add(best)
-        model.solve()
+        model.fit()
         return None if weighting == "binary" else final_weights(model)
 
 
@@ -78,7 +78,7 @@ class Elimination(Strategy):
         """As `Strategy.run`."""
         batch_size = max(1, round(len(model) / 200)) if self.batch_size is None else self.batch_size
         while len(model) > size:
-            model.solve()
+            model.fit()
             alive = _without_worst(model, model.row_scores(), min(batch_size, len(model) - size), labels)
             model.keep(alive)
             bar.update(np.count_nonzero(~alive))

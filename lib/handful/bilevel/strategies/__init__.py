@@ -1,1 +1,0 @@
-"""Strategies: how the set of points is found (Section 3.5)."""

@@ -1,0 +1,206 @@
+"""What a selection asks of a model, and what all models share."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from handful.checks import check_memory
+from handful.models.inverse import Exact
+
+
+@dataclass
+class Rows:
+    """The rows of the outer loss; those that may be chosen are among them.
+
+    Attributes
+    ----------
+    X : array or CSR matrix, shape (n, d)
+    y : targets, n of them, or None; encoded by the problem where a model gets them
+    sample_weight : shape (n,), weights in the outer loss
+    absent : indices of rows that may not be chosen
+    """
+
+    X: np.ndarray
+    y: np.ndarray | None
+    sample_weight: np.ndarray
+    absent: np.ndarray
+    _column_major: list = field(default_factory=list, repr=False)
+
+    @property
+    def columns(self):
+        """X, an array in column-major order, in which products with few columns are fastest; models share the copy."""
+        if not isinstance(self.X, np.ndarray) or self.X.flags.f_contiguous:
+            return self.X
+        if not self._column_major:
+            check_memory("a column-major copy of X", self.X.nbytes, "give X as numpy.asfortranarray makes it")
+            self._column_major.append(np.asfortranarray(self.X))
+        return self._column_major[0]
+
+    @property
+    def share(self):
+        """Weights in the outer loss that add up to one, shape (n,)."""
+        return self.sample_weight / self.sample_weight.sum()
+
+    def take(self, rows):
+        """``(X, y)`` of some rows."""
+        return self.X[rows], None if self.y is None else self.y[rows]
+
+    def with_targets(self, y):
+        """The same rows with other targets."""
+        return replace(self, y=y)
+
+    def sample(self, most, rng):
+        """Rows on which to estimate the curvature of the outer loss, ascending: `most` of those that count in it."""
+        rows = np.flatnonzero(self.sample_weight)
+        return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+
+
+class Model:
+    """Base class: a model that is trained on some rows (the inner problem) and judged on all (the outer loss).
+
+    Bilevel selection (Borsos et al. 2024, Algorithm 1) asks four things of a model, in this order; a subclass
+    implements them:
+
+    - ``fit(weights)`` trains it on the chosen rows;
+    - ``outer_gradient()`` is the gradient of the outer loss at the trained parameters;
+    - ``hessian_product(v)`` multiplies with the Hessian of the inner problem, or ``inverse_hessian(g)`` solves with it
+      where the model can do so exactly;
+    - ``scores(v)`` are the slopes ``grad l_k' v`` of all rows' losses.
+
+    Gradients and directions are arrays of one shape, which is the model's own affair. The quadratic rule and optimised
+    weights ask for second derivatives of the outer loss, too: `predicted_gains` and `weight_quadratic`, and for
+    `mean_loss`. A model without them can be selected for by the linear rule, with equal weights.
+
+    Parameters
+    ----------
+    problem : Problem
+    data : Rows, with targets that the problem has encoded
+    ihvp : InverseHessian, or None for the exact solution
+
+    Attributes
+    ----------
+    indices : list of int, the chosen rows in the order in which they came
+    gradient : of the outer loss, after `row_scores` or `outer_loss`
+    direction : the inverse Hessian times it, after `row_scores`
+    """
+
+    max_candidates = 512  # rows whose gains are predicted
+    partners = ()  # what else a choice depends on: the other models of a Joint
+
+    def __init__(self, problem, data, ihvp=None):
+        self.problem, self.data = problem, data
+        self.ihvp = Exact() if ihvp is None else ihvp
+        self.indices = []
+
+    def __len__(self):
+        return len(self.indices)
+
+    # The chosen rows.
+
+    def add(self, indices):
+        """Append rows to the chosen ones."""
+        self.indices += [int(i) for i in indices]
+
+    def keep(self, alive):
+        """Drop the chosen rows where the mask `alive`, shape (s,), is False."""
+        self.indices = [i for i, stays in zip(self.indices, alive) if stays]
+
+    def labels(self):
+        """Class of every row as an integer, shape (n,), or None for problems without classes."""
+        if not self.problem.classifies:
+            return None
+        y = np.asarray(self.data.y)
+        if y.ndim == 1:
+            return np.unique(y, return_inverse=True)[1]
+        return np.argmax(y, axis=1) if y.shape[1] > 1 else (y[:, 0] > 0.5).astype(np.intp)
+
+    def check_memory(self, s):
+        """MemoryError where arrays for `s` chosen rows are more than the machine's memory; nothing is allocated."""
+
+    # What a subclass implements.
+
+    def fit(self, weights=None):
+        """Train on the chosen rows: minimise the sum of their losses times `weights`, plus the penalty; warm started.
+
+        Parameters
+        ----------
+        weights : shape (s,), adding up to 1; None for equal ones
+
+        Raises
+        ------
+        ConvergenceError
+            if the solution is not as exact as implicit gradients need
+        """
+        raise NotImplementedError
+
+    def outer_gradient(self):
+        """Gradient of the outer loss, the weighted mean of all rows' losses without a penalty."""
+        raise NotImplementedError
+
+    def hessian_product(self, v):
+        """The Hessian of the inner problem times `v`."""
+        raise NotImplementedError
+
+    def inverse_hessian(self, g):
+        """The solution v of ``H v = g``; by products alone, as `ihvp` says, unless the model has a better way."""
+        return self.ihvp.solve(self.hessian_product, g)
+
+    def scores(self, v):
+        """``grad l_k' v`` of every row k, shape (n,); follows `outer_gradient` at the same parameters."""
+        raise NotImplementedError
+
+    def mean_loss(self):
+        """The outer loss at the parameters of the last `outer_gradient`."""
+        raise NotImplementedError
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """Decrease of the outer loss that adding each candidate row predicts, shape (k,). Call after `row_scores`.
+
+        Adding a row to s rows is a step of size 1 / s, not an infinitesimal one: the Newton step towards the new
+        inner solution is shortened by the row's leverage, the penalty's weight grows with the set, and the outer loss
+        is followed to second order along the step (its Hessian on a sample of rows). With `free_weights` a row may join
+        with less than the weight 1 / s, so the best fraction of the step counts.
+        """
+        raise NotImplementedError
+
+    def weight_quadratic(self):
+        """Curvature (s, s) and slope (s,) of the outer loss by the weights; call after `outer_loss`."""
+        raise NotImplementedError
+
+    # What follows.
+
+    def outer_loss(self):
+        """The outer loss at the trained parameters; keeps its gradient."""
+        self.gradient = self.outer_gradient()
+        return self.mean_loss()
+
+    def row_scores(self):
+        """First-order score of every row, shape (n,): ``grad l_k' H^-1 grad g`` (Equation 5)."""
+        self.gradient = self.outer_gradient()
+        self.direction = self.inverse_hessian(self.gradient)
+        return self.scores(self.direction)
+
+    def linear_scores(self):
+        """`row_scores`, -inf for rows that are chosen already or may not be."""
+        scores = self.row_scores()
+        scores[self.indices] = -np.inf
+        scores[self.data.absent] = -np.inf
+        return scores
+
+    # Of models that train for long.
+
+    def foretell(self, n_rounds, *, loud):
+        """Say how long `n_rounds` rounds will take, where `loud` or long; nothing for models that take no time."""
+
+    def recall(self, count):
+        """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
+        return None
+
+
+def decrease(slope, bend, free_weights):
+    """By how much ``- f slope + f^2 bend / 2`` falls at f = 1, or with free weights at the best f of [0, 1]; (k,)."""
+    fraction = 1.0
+    if free_weights:
+        downhill = np.maximum(slope, 0.0)
+        fraction = np.divide(downhill, bend, out=np.sign(downhill), where=bend > downhill)
+    return fraction * slope - 0.5 * fraction**2 * bend

@@ -1,0 +1,209 @@
+"""Several models trained on the same rows (Section 4.4)."""
+
+import numpy as np
+from scipy import sparse
+
+from handful.checks import check_number
+from handful.models.base import Model
+from handful.models.problem import Problem, check_problem
+
+
+class Joint(Problem):
+    """Two inner problems trained on one coreset, their outer losses added up (Borsos et al. 2024, Section 4.4).
+
+    Parameters
+    ----------
+    problem_a, problem_b : Logistic, LeastSquares or another Problem; one of them may be a Joint again
+    trade_off : weight of b's outer loss beside a's, the paper's lambda; 1 suits losses of the same order
+    alternate : whether forward selection trains and asks one problem a round, in turn, as the paper does for networks
+        (Section 5.2.3), instead of all in every round; their outer losses are then never added up
+
+    Examples
+    --------
+    >>> from handful import BilevelCoreset, Logistic
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(0)) / X.std(0)
+    >>> problem = Joint(Logistic(l2=1e-3), Logistic(l2=1e-1))
+    >>> BilevelCoreset(problem, size=20, random_state=0).fit(X, y).weights_.sum().round()
+    np.float64(569.0)
+    """
+
+    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False):
+        self.problem_a = problem_a
+        self.problem_b = problem_b
+        self.trade_off = trade_off
+        self.alternate = alternate
+
+    def _any(self, name):
+        return any(getattr(problem, name, False) for problem, _ in self.parts())
+
+    @property
+    def needs_y(self):
+        """As in `Problem`."""
+        return self._any("needs_y")
+
+    @property
+    def classifies(self):
+        """As in `Problem`."""
+        return self._any("classifies")
+
+    @property
+    def forward_only(self):
+        """As in `Problem`."""
+        return self.alternate or self._any("forward_only")
+
+    @property
+    def n_rounds(self):
+        """As in `Problem`."""
+        return min((p.n_rounds for p, _ in self.parts() if p.n_rounds), default=None)
+
+    def check(self):
+        """ValueError unless the trade-off is a positive finite number and the problems are ones to be selected for."""
+        check_number("trade_off", self.trade_off, above=0)
+        check_problem(self.problem_a)
+        check_problem(self.problem_b)
+
+    def parts(self):
+        """As `Problem.parts`; ValueError as `check`."""
+        self.check()
+        out = []
+        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, self.trade_off)):
+            inner = problem.parts() if isinstance(problem, Problem) else [(problem, 1.0)]
+            out += [(p, f * factor) for p, f in inner]
+        return out
+
+    def model(self, rows, rng, **options):
+        """As `model_for`, for rows whose targets are not encoded."""
+        return model_for(self, rows, rng, **options)
+
+
+def model_for(problem, rows, rng, **options):
+    """The model, without rows as yet, of all parts of a problem, each with its own coding of the targets.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : Rows, with targets as the user gave them
+    rng : numpy.random.Generator
+    options : as in `Problem.model`
+
+    Raises
+    ------
+    ValueError
+        for targets that a part can't have, sparse rows that it does not take
+    """
+    models, factors = [], []
+    for part, factor in problem.parts():
+        if sparse.issparse(rows.X) and not part.takes_sparse:
+            raise ValueError(f"{type(part).__name__} takes no sparse X: use X.toarray().")
+        own = rows.with_targets(part.encode(rows.y))
+        models.append(part.model(own, rng, **options))
+        factors.append(factor)
+    if problem.alternate:
+        return AlternatingModel(models, factors)
+    return models[0] if factors == [1.0] else JointModel(models, factors)
+
+
+class JointModel(Model):
+    """Scores, gains and outer losses are weighted sums over the models.
+
+    Parameters
+    ----------
+    models : list of Model over the same rows
+    factors : list of float, of their outer losses; ones by default
+    """
+
+    def __init__(self, models, factors=None):
+        self.models = models
+        self.factors = [1.0] * len(models) if factors is None else factors
+        problems = [model.problem for model in models]
+        for position, model in enumerate(models):
+            model.partners = type(self).__name__, self.factors, position, problems
+
+    @property
+    def max_candidates(self):
+        """Rows whose gains are predicted: what suits the dearest model."""
+        return min(model.max_candidates for model in self.models)
+
+    @property
+    def indices(self):
+        """As in `Model`."""
+        return self.models[0].indices
+
+    def check_memory(self, s):
+        self._each("check_memory", s)
+
+    def _each(self, name, *arguments):
+        for model in self.models:
+            getattr(model, name)(*arguments)
+
+    def _sum(self, name, *arguments, **options):
+        return sum(f * getattr(m, name)(*arguments, **options) for m, f in zip(self.models, self.factors))
+
+    def labels(self):
+        """As `Model.labels`, of the first model that has classes."""
+        return next((labels for model in self.models if (labels := model.labels()) is not None), None)
+
+    def add(self, indices):
+        self._each("add", indices)
+
+    def keep(self, alive):
+        self._each("keep", alive)
+
+    def recall(self, count):
+        """As `Model.recall`, where all models have recorded the same rows."""
+        known = [model.recall(count) for model in self.models]
+        return known[0] if all(k is not None and np.array_equal(k, known[0]) for k in known) else None
+
+    def fit(self, weights=None):
+        self._each("fit", weights)
+
+    def row_scores(self):
+        return self._sum("row_scores")
+
+    def linear_scores(self):
+        return self._sum("linear_scores")
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        return self._sum("predicted_gains", candidates, free_weights=free_weights)
+
+    def outer_loss(self):
+        return self._sum("outer_loss")
+
+    def mean_loss(self):
+        return self._sum("mean_loss")
+
+    def weight_quadratic(self):
+        """As `Model.weight_quadratic`."""
+        pairs = [model.weight_quadratic() for model in self.models]
+        return tuple(sum(f * pair[i] for f, pair in zip(self.factors, pairs)) for i in (0, 1))
+
+
+class AlternatingModel(JointModel):
+    """Each round trains and asks one model, in turn."""
+
+    def __init__(self, models, factors=None):
+        super().__init__(models, factors)
+        self._round = 0
+
+    @property
+    def _current(self):
+        return self.models[(self._round - 1) % len(self.models)]
+
+    def recall(self, count):
+        """As `JointModel.recall`; a round that is recalled counts as that model's turn."""
+        known = super().recall(count)
+        self._round += known is not None
+        return known
+
+    def fit(self, weights=None):
+        """Solve the inner problem of the model whose turn it is."""
+        self._round += 1
+        self._current.fit(weights)
+
+    def linear_scores(self):
+        return self._current.linear_scores()
+
+    def mean_loss(self):
+        return self._current.mean_loss()

@@ -1,0 +1,145 @@
+"""Losses of generalised linear models with their canonical link: of logits ``Z``, targets ``Y`` and means ``P``, all of
+shape (n, K). The derivative of a row's loss by its logits is ``P - Y``, the second derivative C depends on P alone."""
+
+import math
+
+import numpy as np
+
+
+class Link:
+    """Base class of the three losses."""
+
+    def mean(self, Z):
+        """Means for logits."""
+        raise NotImplementedError
+
+    def loss(self, Z, Y):
+        """Loss of every row, shape (n,)."""
+        raise NotImplementedError
+
+    def curve(self, P, D):
+        """``C_i d_i`` for every row i of D, shape (n, K)."""
+        raise NotImplementedError
+
+    def hessians(self, P):
+        """``C_i`` of every row, shape (n, K, K)."""
+        identity = np.eye(P.shape[1])
+        return np.stack([self.curve(P, np.broadcast_to(e, P.shape)) for e in identity], axis=2)
+
+    def diagonal(self, P):
+        """Mean of the diagonal of every ``C_i``, shape (n,)."""
+        raise NotImplementedError
+
+    def forms(self, P, T):
+        """``t_k' C_i t_k`` for rows i of P and k of T, shape (n, k)."""
+        raise NotImplementedError
+
+    def factors(self, P, T):
+        """K matrices F, shape (n, k), whose products ``F[i, k] F[i, l]`` add up to ``t_k' C_i t_l``."""
+        raise NotImplementedError
+
+
+class LogisticLink(Link):
+    """Two classes: one logit, targets of 0 and 1 or between."""
+
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return 1 / (1 + np.exp(np.minimum(-Z, 80)))
+
+    def loss(self, Z, Y):
+        """As `Link.loss`."""
+        return (np.maximum(Z, 0) - Y * Z + np.log(1 + np.exp(-np.abs(Z))))[:, 0]
+
+    def moved_derivative(self, z, y, reach):
+        """Derivative of a row's loss at the logit t to which a step along it leads from z: ``t = z - reach l'(t)``."""
+        t, low, high = z, z - reach, z + reach
+        for _ in range(60):
+            p = 1 / (1 + math.exp(min(-t, 700.0)))
+            excess = t - z + reach * (p - y)
+            if abs(excess) < 1e-6:
+                break
+            low, high = (low, t) if excess > 0 else (t, high)
+            t -= excess / (1 + reach * p * (1 - p))
+            if not low < t < high:
+                t = 0.5 * (low + high)
+        return p - y
+
+    def curve(self, P, D):
+        """As `Link.curve`."""
+        return P * (1 - P) * D
+
+    def diagonal(self, P):
+        """As `Link.diagonal`."""
+        return (P * (1 - P))[:, 0]
+
+    def forms(self, P, T):
+        """As `Link.forms`."""
+        return (P * (1 - P)) @ (T * T).T
+
+    def factors(self, P, T):
+        """As `Link.factors`."""
+        yield np.sqrt(P * (1 - P)) @ T.T
+
+
+class SoftmaxLink(Link):
+    """K > 2 classes, targets that add up to one."""
+
+    def mean(self, Z):
+        """As `Link.mean`."""
+        E = np.exp(Z - Z.max(axis=1, keepdims=True))
+        E /= E.sum(axis=1, keepdims=True)
+        return E
+
+    def loss(self, Z, Y):
+        """As `Link.loss`."""
+        top = Z.max(axis=1)
+        return np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - np.einsum("nk,nk->n", Y, Z)
+
+    def curve(self, P, D):
+        """As `Link.curve`."""
+        PD = P * D
+        PD -= P * (PD @ np.ones((P.shape[1], 1), P.dtype))  # a product, as sums along short rows take longer
+        return PD
+
+    def diagonal(self, P):
+        """As `Link.diagonal`."""
+        return (P * (1 - P)).mean(axis=1)
+
+    def forms(self, P, T):
+        """As `Link.forms`."""
+        return P @ (T * T).T - np.square(P @ T.T)
+
+    def factors(self, P, T):
+        """As `Link.factors`."""
+        mean = P @ T.T
+        for p, t in zip(P.T, T.T):
+            yield np.sqrt(p)[:, None] * (t - mean)
+
+
+class SquaredLink(Link):
+    """Half the squared error."""
+
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return Z
+
+    def loss(self, Z, Y):
+        """As `Link.loss`."""
+        return 0.5 * np.sum(np.square(Z - Y), axis=1)
+
+    def curve(self, P, D):
+        """As `Link.curve`."""
+        return D
+
+    def diagonal(self, P):
+        """As `Link.diagonal`."""
+        return np.ones(len(P))
+
+    def forms(self, P, T):
+        """As `Link.forms`."""
+        return np.broadcast_to(np.sum(T * T, axis=1), (len(P), len(T)))
+
+    def factors(self, P, T):
+        """As `Link.factors`."""
+        for t in T.T:
+            yield np.broadcast_to(t, (len(P), len(T)))

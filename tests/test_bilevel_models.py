@@ -1,0 +1,672 @@
+"""Generalised linear models as inner problems, and optimised weights: against scikit-learn, finite differences of the
+whole bilevel objective, and quadratic programs."""
+
+import tracemalloc
+
+import clarabel
+import numpy as np
+import pytest
+from handful import BilevelCoreset, LeastSquares, Logistic
+from handful.bilevel import ConjugateGradients, ConvergenceError, Exact, Forward, Joint, NeumannSeries, Problem
+from handful.bilevel.strategy import CANDIDATES, top_candidates
+from handful.bilevel.weights import optimise_weights, simplex_quadratic
+from handful.models import Rows, glm
+from handful.models.joint import JointModel
+from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from naive_bilevel import derivative, inner_solution, outer_after_training, outer_loss, share
+from scipy import sparse
+from scipy.optimize import brentq
+from scipy.special import expit
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+PROBLEMS = [
+    kind(0.1, fit_intercept=fit, penalise_intercept=penalise)
+    for kind in (Logistic, LeastSquares)
+    for fit, penalise in ((True, False), (True, True), (False, False))
+]
+LAYOUTS = {"fortran": np.asfortranarray, "c": np.ascontiguousarray, "csr": sparse.csr_matrix}
+CHOSEN = np.array([3, 41, 17, 28, 50, 9, 12])
+L2 = 0.05  # of three classes
+
+
+def name(problem):
+    intercept = "none" if not problem.fit_intercept else "penalised" if problem.penalise_intercept else "free"
+    return f"{type(problem).__name__}-{intercept}"
+
+
+def data_of(problem, *, n=60, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7) + 0.3
+    z = X @ rng.normal(size=d) + 0.5
+    y = np.where(z + rng.normal(size=n) > 0, 1.0, -1.0) if problem.classifies else z + rng.normal(size=n)
+    return X, y, rng
+
+
+def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=False):
+    """A trained model that holds some rows, all by default."""
+    u = np.ones(X.shape[0]) if u is None else u
+    data = Rows(X, problem.encode(y), u, np.flatnonzero(u == 0))
+    model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
+    model.add(np.arange(X.shape[0]) if rows is None else rows)
+    model.fit(c)
+    return model
+
+
+def in_span(monkeypatch):
+    """The next models solve in the span of their rows, however few features there are."""
+    monkeypatch.setattr(glm, "STAY", 0)
+
+
+# Links and coordinates -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("link", "K"), [(LogisticLink(), 1), (SoftmaxLink(), 4), (SquaredLink(), 1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_links_are_their_losses_derivatives(link, K, dtype):
+    rng, eps = np.random.default_rng(0), 1e-5
+    Z, Y = 3 * rng.normal(size=(50, K)), rng.dirichlet(np.ones(max(K, 2)), 50)[:, :K]
+    P = link.mean(Z)
+    hessians = link.hessians(P)
+    for k, step in enumerate(eps * np.eye(K)):
+        np.testing.assert_allclose(
+            (P - Y)[:, k], (link.loss(Z + step, Y) - link.loss(Z - step, Y)) / (2 * eps), atol=1e-8
+        )
+        np.testing.assert_allclose(hessians[:, k], (link.mean(Z + step) - link.mean(Z - step)) / (2 * eps), atol=1e-8)
+    T = rng.normal(size=(7, K))
+    forms = np.einsum("ka,nab,lb->nkl", T, hessians, T)
+    np.testing.assert_allclose(sum(F[:, :, None] * F[:, None] for F in link.factors(P, T)), forms, atol=1e-12)
+    np.testing.assert_allclose(link.forms(P, T), np.einsum("nkk->nk", forms), atol=1e-12)
+    np.testing.assert_allclose(link.diagonal(P), np.einsum("nkk->n", hessians) / K, atol=1e-12)
+    huge = np.tile(np.array([[-3e4], [3e4]], dtype), (1, K)) * np.arange(1, K + 1, dtype=dtype)
+    assert np.isfinite(link.mean(huge)).all()
+    assert np.isfinite(link.loss(huge, np.full_like(huge, 1 / K))).all()
+
+
+@settings(max_examples=200)
+@given(st.floats(-1e3, 1e3), st.sampled_from([0.0, 0.3, 1.0]), st.floats(-3, 9))
+@example(0.0, 1.0, -np.inf)
+def test_a_logistic_loss_moves_its_logit_to_the_root_that_a_bracket_finds(z, y, log_reach):
+    reach = 10.0**log_reach
+    ends = z - reach, z + reach
+    root = z if ends[0] == ends[1] else brentq(lambda t: t + reach * (expit(t) - y) - z, *ends, xtol=1e-13, rtol=1e-14)
+    assert LogisticLink().moved_derivative(z, y, reach) == pytest.approx(expit(root) - y, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_a_span_projects_onto_its_rows_and_back(kind):
+    X = np.random.default_rng(0).normal(size=(9, 30)) * (np.random.default_rng(1).random((9, 30)) < 0.3)
+    X = np.vstack([X, 2.0 * X[3], X[1] - X[4]])  # two rows that add no direction
+    span = glm.Span(kind(X[:0]))
+    for x in X:
+        span.extend(kind(x[None]))
+    assert span.rank == 9
+    Q = span.lift(np.eye(9))
+    np.testing.assert_allclose(Q.T @ Q, np.eye(9), atol=1e-12)
+    np.testing.assert_allclose(Q @ (Q.T @ X.T), X.T, atol=1e-12)
+    np.testing.assert_allclose(span.coordinates(kind(X)), X @ Q, atol=1e-12)
+    np.testing.assert_allclose(span.project(X.T), Q.T @ X.T, atol=1e-12)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 5000), st.integers(2, 10**6))
+def test_top_candidates_are_the_largest_with_ties_to_the_smaller_index(seed, k, n, n_values):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(n_values, size=n).astype(float)
+    scores[rng.random(n) < 0.1] = -np.inf
+    naive = np.argsort(-scores, kind="stable")[:k]
+    np.testing.assert_array_equal(top_candidates(scores, k), np.sort(naive[scores[naive] > -np.inf]))
+    assert CANDIDATES > 40  # the rule that uses it asks for more than these
+
+
+# Inner solutions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("l2", [1e-5, 1e-2, 10.0])
+@pytest.mark.parametrize("problem", [Logistic, LeastSquares, "multinomial"], ids=str)
+@pytest.mark.parametrize(("d", "layout"), [(5, "c"), (80, "csr"), (80, "c")])
+def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(problem, l2, fit_intercept, d, layout):
+    rng, n = np.random.default_rng(0), 60
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)
+    target = X @ rng.normal(size=d) + 1 + rng.normal(size=n)
+    y = target if problem is LeastSquares else np.digitize(target, [-1, 2] if problem == "multinomial" else [0])
+    problem = (Logistic if problem == "multinomial" else problem)(l2, fit_intercept=fit_intercept)
+    w = rng.exponential(size=n)
+    w *= n / w.sum()
+    model = model_of(problem, LAYOUTS[layout](X), y)
+    model.tol = 1e-9
+    model.fit(w / n)
+    exact = dict(solver="newton-cholesky", tol=1e-10) if problem.classifies else {}
+    trained = problem.estimator(n).set_params(**exact).fit(X, y, sample_weight=w)
+    theta = np.vstack([np.atleast_1d(trained.intercept_)[None], np.atleast_2d(trained.coef_).T])
+    if theta.shape[1] > 1:  # of the classes' common part nobody but rounding decides
+        theta[0] -= theta[0].mean()
+    np.testing.assert_allclose(model.coefficients, theta, rtol=1e-5, atol=2e-5 * np.abs(theta).max())
+
+
+def test_an_estimator_needs_a_problem_and_a_number_that_it_knows():
+    assert LeastSquares(0.1).estimator(50).alpha == pytest.approx(5)
+    assert Logistic(0.1, fit_intercept=False).estimator(50).get_params()["C"] == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="do not penalise their intercept"):
+        Logistic(penalise_intercept=True).estimator(50)
+    with pytest.raises(ValueError, match="n must be a finite number greater than 0"):
+        Logistic().estimator(0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.floats(-6, 2), st.floats(-3, 2))
+def test_inner_solutions_minimise_whatever_the_scales(seed, separable, log_l2, log_scale):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 30)), int(rng.integers(1, 8))
+    X = 10**log_scale * rng.normal(size=(n, d))
+    y = np.sign(X[:, 0] + 1e-9) if separable else rng.choice([-1.0, 1.0], n)
+    y[:2] = 1, -1
+    model = model_of(Logistic(10**log_l2, penalise_intercept=bool(rng.integers(2))), X, y)
+    slope = -y[:, None] * expit(-y[:, None] * (model.A @ model.theta)) / n
+    gradient = model.A.T @ slope + model.penalty * model.theta
+    unit = np.abs(model.A.T @ (y / 2 / n)).max()
+    assert np.abs(gradient).max() <= 1e-6 * max(unit, 1e-6 * np.abs(model.A).max())
+
+
+@pytest.mark.parametrize("n_pairs", [1, 3, 5, 11])
+def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
+    # every row comes once with each label, in shuffled order: the solution is zero
+    rng = np.random.default_rng(n_pairs)
+    order = rng.permutation(2 * n_pairs)
+    X = np.repeat(rng.normal(size=(n_pairs, 3)) * 1e3, 2, axis=0)[order]
+    y = np.tile([-1.0, 1.0], n_pairs)[order]
+    for problem in (Logistic(1e-3), LeastSquares(1e-3)):
+        np.testing.assert_allclose(model_of(problem, X, y).theta, 0, atol=1e-12)
+
+
+def test_an_inner_problem_that_loses_its_targets_is_solved():
+    # all the weight on rows with target zero, from a start that fitted the others
+    X, y = np.random.default_rng(0).normal(size=(8, 3)), np.array([0.0, 0, 0, 0, 5, -3, 2, 1])
+    model = model_of(LeastSquares(1e-2), X, y)
+    model.fit(np.array([0.25] * 4 + [0.0] * 4))
+    np.testing.assert_allclose(model.theta, 0, atol=1e-10)
+
+
+def test_an_inner_problem_that_is_singular_to_rounding_is_refused_by_name():
+    X = np.random.default_rng(0).normal(size=(6, 9)) * 1e12
+    with pytest.raises(ConvergenceError, match=r"features.* l2"):
+        model_of(Logistic(1e-9), X, np.array([-1.0, 1] * 3))
+
+
+@pytest.mark.parametrize(("d", "options"), [(5, {}), (100, {}), (5, {"penalise_intercept": True})])
+def test_the_start_that_a_row_more_predicts_is_near_its_solution(d, options):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, d))
+    y, gained = np.sign(X @ rng.normal(size=d) + 0.5), []
+    model = model_of(Logistic(0.1, **options), X, y, np.arange(9))
+    for row in range(9, 40):
+        model.add([row])
+        before, start = model.theta, model._with_last()
+        model.fit()
+        gained.append(np.linalg.norm(start - model.theta) / np.linalg.norm(before - model.theta))
+    assert max(gained) < 0.5
+    assert np.median(gained) < 0.1
+
+
+# Implicit gradients and gains ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-5), (np.float32, 1e-4)])
+@pytest.mark.parametrize("span", [False, True], ids=["", "span"])
+def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(problem, layout, dtype, tol, span, monkeypatch):
+    X, y, rng = data_of(problem, n=40 if span else 60, d=12 if span else 4)
+    chosen = np.array([i for i in CHOSEN if i < len(y)])
+    if span:
+        in_span(monkeypatch)
+    u, c = rng.exponential(size=len(y)), rng.dirichlet(np.ones(len(chosen)))
+    X = X.astype(dtype)
+    model = model_of(problem, LAYOUTS[layout](X), y, chosen, u=u, c=c)
+    assert (model.A.shape[1] < X.shape[1] + 1) == span
+    scores = model.linear_scores().astype(float)
+    assert (scores[chosen] == -np.inf).all()
+    rows = np.setdiff1d(np.arange(len(y)), chosen)
+    naive = [-derivative(problem, X.astype(float), y, u, share(len(y), chosen, c), k) for k in rows]
+    np.testing.assert_allclose(scores[rows], naive, atol=tol * np.abs(naive).max())
+
+
+@pytest.mark.parametrize("problem", [*PROBLEMS, "multinomial"], ids=lambda p: p if isinstance(p, str) else name(p))
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_the_span_of_the_chosen_rows_changes_no_score_gain_or_curvature(problem, kind, monkeypatch):
+    X, y, rng = data_of(LeastSquares() if problem == "multinomial" else problem, d=20)
+    if problem == "multinomial":
+        problem, y = Logistic(0.1), np.digitize(y, [-0.5, 2])
+    X[CHOSEN[3]] = X[CHOSEN[1]]  # adds no direction to the span
+    results, ranks = [], []
+    for stay, narrow in ((64, 512), (0, 512), (0, 1)):  # features; their span; and the outer curvature by rows
+        monkeypatch.setattr(glm, "STAY", stay)
+        monkeypatch.setattr(glm, "NARROW", narrow)
+        model = model_of(problem, kind(X), y, CHOSEN, u=rng.exponential(size=60) if narrow < 0 else None, weighted=True)
+        if model.Y.shape[1] == 1 and narrow == 1:
+            model._sample = np.arange(60)
+        scores = model.linear_scores().copy()
+        rows = np.flatnonzero(scores > -np.inf)
+        gains = [model.predicted_gains(rows, free_weights=free) for free in (False, True)]
+        loss = model.outer_loss()
+        curvature, slope = model.weight_quadratic()
+        results.append([scores[rows], *gains, loss, slope, curvature])
+        ranks.append(model.span.rank)
+    assert ranks == [20, 6, 6]
+    for other in results[1:]:
+        for ours, theirs in zip(other, results[0]):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-3 if model.Y.shape[1] > 1 else 1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(rule="linear", weighting="binary"),
+        dict(weighting="binary"),
+        dict(weighting="optimised"),
+        dict(weighting="corrective", rule="linear"),
+        dict(problem=LeastSquares(0.1), strategy=Forward(3)),
+        dict(strategy="exchange", weighting="binary"),
+        dict(problem=Joint(Logistic(0.1), Logistic(0.01)), weighting="binary"),
+    ],
+    ids=str,
+)
+def test_the_span_of_the_chosen_rows_changes_no_selection(kind, options, monkeypatch):
+    X, y, _ = data_of(options.get("problem", Logistic(0.1)), n=80, d=30)
+    selector = BilevelCoreset(**{"problem": Logistic(0.1), "size": 12, "random_state": 0} | options)
+    plain = selector.fit(kind(X), y).coreset_
+    in_span(monkeypatch)
+    spanned = selector.fit(kind(X), y).coreset_
+    assert (plain.indices == spanned.indices).all()
+    np.testing.assert_allclose(plain.weights, spanned.weights, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[3:], ids=name)
+def test_predicted_gains_are_exact_where_the_losses_are_quadratic(problem):
+    X, y, rng = data_of(problem)
+    u = rng.exponential(size=len(y))
+    # with so small a penalty it does not matter whether it is counted once a set or once a point
+    problem = LeastSquares(1e-8, fit_intercept=problem.fit_intercept, penalise_intercept=problem.penalise_intercept)
+    model = model_of(problem, X, y, CHOSEN, u=u)
+    model.linear_scores()
+    rows = np.setdiff1d(np.arange(len(y)), CHOSEN)
+    now = outer_after_training(problem, X, y, u, share(len(y), CHOSEN))
+    theta = inner_solution(problem, X, y, share(len(y), CHOSEN))
+    naive, free = [], []
+    for k in rows:
+        moved = inner_solution(problem, X, y, share(len(y), [*CHOSEN, k]))
+        along = [outer_loss(problem, X, y, u, theta + f * (moved - theta)) for f in np.linspace(0, 1, 201)]
+        naive.append(now - along[-1])
+        free.append(now - min(along))
+    np.testing.assert_allclose(model.predicted_gains(rows), naive, rtol=1e-4, atol=1e-6)
+    # where weights are free, as much of the newcomer joins as does best
+    np.testing.assert_allclose(model.predicted_gains(rows, free_weights=True), free, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("penalise", [False, True])
+def test_predicted_gains_rank_the_rows_as_training_anew_with_each_does(penalise):
+    # n / m weights after the newcomer joins, as the coreset has them: what the user's refit would show
+    problem = Logistic(0.1, penalise_intercept=penalise)
+    correlations = []
+    for seed in range(3):
+        X, y, _ = data_of(problem, n=200, seed=seed)
+        u, chosen = np.ones(len(y)), np.arange(10)
+        model = model_of(problem, X, y, chosen)
+        linear_scores = model.linear_scores().astype(float)[10:]
+        gains = model.predicted_gains(np.arange(10, len(y)))
+        naive = [-outer_after_training(problem, X, y, u, share(len(y), [*chosen, k])) for k in range(10, len(y))]
+        correlations.append((spearmanr(gains, naive)[0], spearmanr(linear_scores, naive)[0]))
+    quadratic, first_order = np.mean(correlations, axis=0)
+    assert quadratic > 0.97
+    assert quadratic > first_order  # why the quadratic rule is the default
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name)
+def test_the_weights_slope_and_curvature_are_those_of_the_outer_loss(problem):
+    X, y, rng = data_of(problem)
+    u, c = rng.exponential(size=len(y)), rng.dirichlet(np.ones(len(CHOSEN)))
+    model = model_of(problem, X, y, CHOSEN, u=u, c=c)
+
+    def outer(c):
+        return outer_after_training(problem, X, y, u, share(len(y), CHOSEN, c))
+
+    assert model.outer_loss() == pytest.approx(outer(c), rel=1e-7)
+    curvature, slope = model.weight_quadratic()
+    eps = 1e-5
+    solutions = [
+        [inner_solution(problem, X, y, share(len(y), CHOSEN, c + sign * step)) for sign in (1, -1)]
+        for step in eps * np.eye(len(c))
+    ]
+    jacobian = np.array([(up - down) / (2 * eps) for up, down in solutions])
+    z = np.column_stack([X, np.full(len(y), float(problem.fit_intercept))])
+    p = expit(z @ inner_solution(problem, X, y, share(len(y), CHOSEN, c)))
+    bent = (u / u.sum() * (p * (1 - p) if problem.classifies else 1))[:, None] * z  # of the outer loss
+    np.testing.assert_allclose(curvature, jacobian @ z.T @ bent @ jacobian.T, atol=1e-5 * np.abs(curvature).max())
+    naive = [(outer(c + step) - outer(c - step)) / (2 * eps) for step in eps * np.eye(len(c))]
+    np.testing.assert_allclose(slope, naive, atol=1e-5 * np.abs(naive).max())
+
+
+def greedy(problem, size, strategy, *, rule="linear", **options):
+    return BilevelCoreset(
+        problem, size=size, strategy=strategy, rule=rule, weighting="binary", random_state=1, **options
+    )
+
+
+def steps(indices, first):
+    return [(indices[:s], indices[s]) for s in range(first, len(indices))]
+
+
+TRAINERS = [Logistic(0.1), Logistic(0.01), Logistic(0.1, penalise_intercept=True)]
+JOINT = Joint(Joint(*TRAINERS[:2]), TRAINERS[2])
+
+
+@pytest.mark.parametrize("problem", [*PROBLEMS[:2], PROBLEMS[3], JOINT], ids=str)
+def test_the_linear_rule_takes_the_steepest_descent_of_the_outer_loss(problem):
+    X, y, rng = data_of(problem, n=25, d=2)
+    u = rng.exponential(size=25)
+    chosen = greedy(problem, 8, Forward(n_start=2)).fit(X, y, u).indices_
+    for before, after in steps(chosen, 2):
+        rows = np.setdiff1d(np.arange(25), before)
+        parts = [p for p, _ in problem.parts()]
+        slopes = [sum(derivative(p, X, y, u, share(25, before), k) for p in parts) for k in rows]
+        assert after == rows[np.argmin(slopes)]
+
+
+def test_the_quadratic_rule_takes_the_largest_decrease_where_the_losses_are_quadratic():
+    problem = LeastSquares(1e-8)
+    X, y, rng = data_of(problem, n=40, d=3)
+    u = rng.exponential(size=40)
+    chosen = greedy(problem, 14, Forward(n_start=6), rule="quadratic").fit(X, y, u).indices_
+    for before, after in steps(chosen, 6):
+        rows = np.setdiff1d(np.arange(40), before)
+        refits = [outer_after_training(problem, X, y, u, share(40, [*before, k])) for k in rows]
+        assert after == rows[np.argmin(refits)]
+
+
+def test_a_batch_holds_the_steepest_descents():
+    problem = Logistic(0.1)
+    X, y, _ = data_of(problem, n=25, d=2)
+    chosen = greedy(problem, 12, Forward(4, n_start=4)).fit(X, y).indices_
+    for s in (4, 8):
+        rows = np.setdiff1d(np.arange(25), chosen[:s])
+        slopes = [derivative(problem, X, y, np.ones(25), share(25, chosen[:s]), k) for k in rows]
+        assert (chosen[s : s + 4] == rows[np.argsort(slopes)[:4]]).all()
+
+
+# Several classes -----------------------------------------------------------------------------------------------------
+
+
+def three_classes(n=60, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return rng.normal(size=(n, d)) / np.sqrt(d) + np.eye(3, d)[y], y
+
+
+def multinomial(X, Y, *, ihvp=None, u=None):
+    u = np.ones(len(X)) if u is None else u
+    model = glm.GLM(Logistic(L2), Rows(X, Y, u, np.array([], int)), np.random.default_rng(0), ihvp, tol=1e-10)
+    model.add(range(12))
+    model.fit()
+    return model
+
+
+def trained(X, y, weights):
+    """scikit-learn's model for weights that add up to about one, and a penalty of L2 / 2."""
+    held = weights > 0
+    model = LogisticRegression(C=1 / L2, solver="newton-cholesky", tol=1e-12, max_iter=200)
+    return model.fit(X[held].astype(float), y[held], sample_weight=weights[held])
+
+
+@pytest.mark.parametrize("ihvp", [None, ConjugateGradients(200), NeumannSeries(4000)], ids=str)
+@pytest.mark.parametrize("d", [5, 70])
+def test_multinomial_scores_are_minus_the_derivatives_of_the_outer_loss(d, ihvp):
+    X, y = three_classes(d=d)
+    u = np.random.default_rng(1).exponential(size=len(y))
+    scores = multinomial(X, np.eye(3)[y], ihvp=ihvp, u=u).row_scores()
+
+    def outer(k, h):
+        w = np.where(np.arange(len(y)) < 12, 1 / 12, 0.0)
+        w[k] += h
+        return log_loss(y, trained(X, y, w).predict_proba(X), sample_weight=u)
+
+    h, base = 1e-4, outer(0, 0.0)
+    for k in (0, 5, 13, 30, 59):  # chosen rows and others; a weight must not be negative: one-sided, second order
+        slope = (-3 * base + 4 * outer(k, h) - outer(k, 2 * h)) / (2 * h)
+        assert scores[k] == pytest.approx(-slope, rel=2e-3, abs=2e-4 * np.abs(scores).max())
+
+
+def test_multinomial_gains_rank_the_rows_as_training_anew_with_each_does():
+    X, y = three_classes(n=150)
+    model = multinomial(X, np.eye(3)[y])
+    scores, rows = model.row_scores()[12:], np.arange(12, 150)
+
+    def outer(k):
+        return log_loss(y, trained(X, y, share(150, [*range(12), k])).predict_proba(X))
+
+    naive = [-outer(k) for k in rows]
+    quadratic, linear = (spearmanr(guess, naive)[0] for guess in (model.predicted_gains(rows), scores))
+    assert quadratic > max(0.9, linear)  # one block stands for the Hessian
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_damping_is_added_to_the_hessian(classes):
+    X, y = three_classes()
+    Y = np.eye(3)[y] if classes == 3 else (y[:, None] > 0).astype(float)
+    directions = []
+    for ihvp in (Exact(damping=0.3), ConjugateGradients(300, damping=0.3), NeumannSeries(3000, damping=0.3)):
+        model = multinomial(X, Y, ihvp=ihvp)
+        model.row_scores()
+        directions.append(model.direction)
+        image = model.hessian_product(model.direction) + 0.3 * model.direction
+        np.testing.assert_allclose(image, model.gradient, atol=1e-5)
+    np.testing.assert_allclose(directions[1:], [directions[0]] * 2, rtol=1e-3, atol=1e-5)
+    short = multinomial(X, Y, ihvp=NeumannSeries(2))
+    short.row_scores()
+    assert np.linalg.norm(short.direction) < np.linalg.norm(multinomial(X, Y).inverse_hessian(short.gradient))
+
+
+def test_soft_targets_are_classes_in_proportion():
+    X, y = three_classes(n=90)
+    options = dict(size=20, random_state=0)
+    labels = BilevelCoreset(Logistic(L2), **options).fit(X, np.array(["a", "b", "c"])[y]).indices_
+    assert labels.tolist() == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(3)[y]).indices_.tolist()
+    y = (y > 0).astype(int)  # two columns are the binary model
+    labels = BilevelCoreset(Logistic(L2), **options).fit(X, y).indices_
+    assert labels.tolist() == BilevelCoreset(Logistic(L2), **options).fit(X, np.eye(2)[y]).indices_.tolist()
+    # a row of targets (p, 1 - p, 0) is a row of class 0 with weight p and one of class 1 with weight 1 - p
+    X, y = three_classes()
+    Y = np.eye(3)[y]
+    Y[:12] = [0.7, 0.3, 0.0]
+    Y[:12:3] = [0.0, 0.2, 0.8]
+    rows = np.repeat(np.arange(12), 3)
+    reference = trained(X[rows], np.tile([0, 1, 2], 12), Y[:12].ravel() / 12)
+    np.testing.assert_allclose(multinomial(X, Y).coefficients[1:], reference.coef_.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"weighting": "optimised"}], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_coreset_of_three_classes_trains_better_than_random_points(options, dtype):
+    X, y = three_classes(n=600, d=12, seed=3)
+    X = X.astype(dtype)
+
+    def loss(rows, weights):
+        return log_loss(y, trained(X, y, np.bincount(rows, weights / weights.sum(), len(y))).predict_proba(X))
+
+    coreset = BilevelCoreset(Logistic(L2), size=20, random_state=0, **options).fit(X, y)
+    assert coreset.weights_.sum() == pytest.approx(600, rel=1e-5)
+    assert options or set(y[coreset.indices_[:3]]) == {0, 1, 2}
+    random = [np.random.default_rng(s).choice(600, 20, replace=False) for s in range(10)]
+    assert loss(coreset.indices_, coreset.weights_) < min(loss(rows, np.ones(20)) for rows in random)
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        (np.full((60, 3), 0.5), "soft targets must add up to one in every row, got 1.5 in row 0"),
+        (np.tile([1.2, -0.2, 0.0], (60, 1)), r"soft targets must not be negative, got -0\.2 in row 0"),
+        (np.full((60, 3), np.nan), "NaN"),
+    ],
+)
+def test_soft_targets_that_are_no_probabilities_are_refused(Y, message):
+    with pytest.raises(ValueError, match=message):
+        BilevelCoreset(Logistic(L2), size=9).fit(three_classes()[0], Y)
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def sparse_rows(n, d, density=0.3):
+    return sparse.random(n, d, density, format="csr", random_state=0, data_rvs=np.random.default_rng(0).standard_normal)
+
+
+def labels_of(X):
+    rng = np.random.default_rng(0)
+    z = X @ rng.normal(size=X.shape[1])
+    return (z + 0.5 * z.std() * rng.normal(size=len(z)) > 0).astype(int)
+
+
+def test_sparse_rows_of_many_features_are_never_made_dense():
+    n, d = 800, 60_000
+    X = sparse_rows(n, d, density=2e-4)
+    y = labels_of(X)
+    for weighting in ("binary", "optimised"):
+        selector = BilevelCoreset(Logistic(1e-2), size=20, random_state=0, weighting=weighting)
+        tracemalloc.start()
+        selector.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * 100 * d  # a hundred dense rows; the candidates alone would be 128
+
+
+def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr("handful.checks.physical_memory", lambda: 100_000)
+    X = sparse_rows(150, 300)
+    with pytest.raises(MemoryError, match=r"inner problem of 100 points in 100 coordinates needs [\d,]+ bytes, more"):
+        BilevelCoreset(Logistic(), size=100).fit(X, labels_of(X))
+    with pytest.raises(MemoryError, match=r"a column-major copy of X needs 360,000 bytes, more than the 100,000 of"):
+        BilevelCoreset(Logistic(), size=10).fit(X.toarray(), labels_of(X))
+    with pytest.raises(MemoryError, match=r"150 rows in 150 classes needs [\d,]+ bytes.*There is LeastSquares"):
+        BilevelCoreset(Logistic(), size=10).fit(X[:, :2], np.arange(150))
+
+    class Wide(Problem):
+        takes_sparse = True
+        losses = gradients = hessian = lambda *_: pytest.fail("was asked for")
+
+    with pytest.raises(MemoryError, match=r"the Hessian of Wide, 300 x 300, needs 2,880,000 bytes"):
+        BilevelCoreset(Wide(), size=10).fit(X, np.arange(150.0))
+
+
+# Weights -------------------------------------------------------------------------------------------------------------
+
+
+def quadratic_program(Q, b):
+    s = len(b)
+    quiet = clarabel.DefaultSettings()
+    quiet.verbose = False
+    quiet.tol_gap_abs = quiet.tol_gap_rel = quiet.tol_feas = 1e-12
+    A = sparse.vstack([np.ones((1, s)), -sparse.eye(s)]).tocsc()
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(s)]
+    solver = clarabel.DefaultSolver(sparse.triu(Q).tocsc(), -b, A, np.r_[1, np.zeros(s)], cones, quiet)
+    return np.array(solver.solve().x)
+
+
+@settings(max_examples=200)
+@example(7, 7, 2, -4.0, 0.1)  # rows that must come back, then block the way
+@example(0, 8, 1, -8.0, 1)  # so ill-conditioned that the sum is off by rounding
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 25), st.integers(1, 30), st.floats(-8, 0), st.sampled_from([0.1, 1, 30])
+)
+def test_simplex_quadratic_is_the_quadratic_program(seed, s, rank, log_damping, size):
+    rng = np.random.default_rng(seed)
+    J = rng.normal(size=(rank, s)) * 10.0 ** rng.uniform(-1, 1, size=s)
+    Q = J.T @ J
+    Q += 10**log_damping * np.trace(Q) / s * np.eye(s)
+    b = size * rng.normal(size=s) * np.sqrt(np.diag(Q))
+    start = rng.dirichlet(np.ones(s)) * (rng.random(s) < 0.7)
+    start = start / start.sum() if start.any() else np.full(s, 1 / s)
+    c, naive = simplex_quadratic(Q, b, start), quadratic_program(Q, b)
+    assert c.min() >= 0
+    assert c.sum() == pytest.approx(1, abs=1e-9)
+    value, best = (0.5 * x @ Q @ x - b @ x for x in (c, naive))
+    assert value <= best + 1e-7 * (abs(best) + np.abs(Q).max())
+
+
+def blobs(problem, n=300, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    target = X @ rng.normal(size=d) + 0.5 + rng.normal(size=n)
+    return X, np.sign(target) if problem.classifies else target
+
+
+@pytest.mark.parametrize("problem", [Logistic(0.01), Logistic(1e-4, fit_intercept=False), LeastSquares(0.01)], ids=str)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_optimised_weights_never_increase_the_outer_loss(problem, seed):
+    X, y = blobs(problem, seed=seed)
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.choice(len(y), 12, replace=False))
+    for start in (None, rng.dirichlet(np.full(12, 0.3))):
+        model = model_of(problem, X, y, rows)
+        losses = [outer_after_training(problem, X, y, np.ones(300), share(300, rows, start))]
+        for max_iter in (1, 2, 5, 40):
+            c = optimise_weights(model, start, max_iter=max_iter)
+            assert c.min() >= 0
+            assert c.sum() == pytest.approx(1, abs=1e-12)
+            losses.append(outer_after_training(problem, X, y, np.ones(300), share(300, rows, c)))
+        assert (np.diff(losses) <= 1e-9).all(), losses
+        assert losses[-1] < losses[0] - 1e-3
+
+
+@pytest.mark.parametrize("problem", [Logistic(1e-3), LeastSquares(1e-3)], ids=str)
+def test_optimised_weights_are_a_local_minimum(problem):
+    X, y = blobs(problem)
+    rows = np.arange(15)
+    c = optimise_weights(model_of(problem, X, y, rows), max_iter=200, tol=1e-12)
+    best = outer_after_training(problem, X, y, np.ones(300), share(300, rows, c))
+    for j in range(15):
+        for step in (1e-3, 1e-2):
+            moved = (1 - step) * c + step * (np.arange(15) == j)
+            assert outer_after_training(problem, X, y, np.ones(300), share(300, rows, moved)) > best - 1e-9
+
+
+@pytest.mark.parametrize("problem", [Logistic(1e-3), LeastSquares(1e-3)], ids=str)
+def test_with_generously_many_points_optimised_weights_reach_the_full_datas_optimum(problem):
+    # d + 1 = 5 parameters, 60 points: some weights give them the gradient of the whole data set
+    X, y = blobs(problem)
+    c = optimise_weights(model_of(problem, X, y, np.arange(60)), max_iter=200, tol=1e-12)
+    coreset = outer_after_training(problem, X, y, np.ones(300), share(300, np.arange(60), c))
+    full = outer_after_training(problem, X, y, np.ones(300), np.full(300, 1 / 300))
+    assert coreset <= full + 1e-6  # the outer loss has no penalty, so that it may end below
+
+
+def test_joint_weights_serve_the_sum_of_the_outer_losses():
+    trainers = [Logistic(1e-3), Logistic(1.0)]
+    X, y = blobs(trainers[0])
+    rows = np.arange(10)
+    c = optimise_weights(JointModel([model_of(p, X, y, rows) for p in trainers]), max_iter=200, tol=1e-12)
+
+    def joint(c):
+        return sum(outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in trainers)
+
+    best = joint(c)
+    for j in range(10):
+        assert joint(0.99 * c + 0.01 * (np.arange(10) == j)) > best - 1e-8
+
+
+def test_weights_that_change_nothing_are_kept():
+    # one row whose target is fitted exactly: no weight has an effect
+    model = model_of(LeastSquares(1.0), np.ones((3, 1)), np.zeros(3))
+    np.testing.assert_allclose(optimise_weights(model), 1 / 3)
+
+
+def test_the_model_is_left_solved_for_the_weights_returned():
+    problem = Logistic(0.01)
+    X, y = blobs(problem)
+    model = model_of(problem, X, y, np.arange(10))
+    c = optimise_weights(model)
+    theta = np.roll(inner_solution(problem, X, y, share(300, np.arange(10), c)), 1)
+    np.testing.assert_allclose(model.theta[:, 0], theta, atol=1e-5 * np.abs(theta).max())
