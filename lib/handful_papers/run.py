@@ -237,10 +237,11 @@ def judge_again(path):
     from importlib import import_module
 
     record = read_record(path)
-    claims = figure(record["item"])["claim"]
+    claims, judged = figure(record["item"])["claim"], []
     if claims:
         evidence = import_module(f"handful_papers.{record['item'].replace('/', '.')}").evidence
-        record |= {"claims": judge_all(claims, run_of(record, path.parent), evidence)}
+        judged = judge_all(claims, run_of(record, path.parent), evidence)
+    record |= {"claims": judged}
     new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
     changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
     for file in changed:

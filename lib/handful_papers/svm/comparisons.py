@@ -75,14 +75,14 @@ def geometric_mean(settings):
     return np.exp(np.mean([np.log(values) for values in settings.values()], axis=0))
 
 
-def shown_ratio(settings, *, pick=np.mean, facts=None):
-    """Evidence of ratios, which shows their geometric mean over trials and settings; with ``pick=min``, the least.
+def shown_ratio(settings, *, facts=None):
+    """Evidence of ratios, which shows their geometric mean over trials and settings.
 
     With ``settings`` empty there is nothing to show: the data set was not run.
     """
     if not settings:
         return Evidence(lacks="the data set was not run")
-    shown = float(np.exp(pick([np.log(values).mean() for values in settings.values()])))
+    shown = float(np.exp(np.mean([np.log(values).mean() for values in settings.values()])))
     return Evidence(settings, shown=shown, facts=facts or {})
 
 
