@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
+from handful.linalg import one_blas_thread
 from scipy.fft import irfft, rfft
 from scipy.signal import get_window, resample_poly
 
@@ -124,7 +125,9 @@ def mel_spectrogram(sound, sampling_rate=SAMPLING_RATE, *, window=0.128, hop=0.0
         cut = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[:, : frames * step : step]
         spectrum = rfft(cut * weights, axis=2)
         power = spectrum.real**2 + spectrum.imag**2
-        level = 10.0 * np.log10(np.maximum(scale * power @ bins.T, SILENCE)).transpose(0, 2, 1)
+        with one_blas_thread():  # so that the digits do not depend on their number
+            energy = scale * power @ bins.T
+        level = 10.0 * np.log10(np.maximum(energy, SILENCE)).transpose(0, 2, 1)
         out[at : at + BLOCK] = np.maximum(level - level.max(axis=(1, 2), keepdims=True), -span)
     return out[0] if one else out
 
