@@ -315,7 +315,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if isinstance(estimator, Logistic | LeastSquares):
-        estimator = _trainer(estimator, len(y) * (1 - 1 / n_folds))
+        estimator.check()
+        estimator = estimator.estimator(len(y) * (1 - 1 / n_folds))
     if isinstance(estimator, type) or not (is_classifier(estimator) or is_regressor(estimator)):
         raise TypeError(f"estimator must be a classifier or a regressor, or a Logistic problem, got {estimator!r}.")
     model, own = clone(estimator), estimator.get_params()
@@ -380,10 +381,3 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
 def _is_logistic(model):
     last = model[-1] if hasattr(model, "steps") else model
     return type(last).__name__ in ("LogisticRegression", "LogisticRegressionCV")
-
-
-def _trainer(problem, n):
-    problem.check()
-    if problem.penalise_intercept and problem.fit_intercept:
-        raise ValueError("suspects trains with a free intercept or none: give penalise_intercept=False.")
-    return problem.estimator(n)
