@@ -16,6 +16,7 @@ HOWTOS = {
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
+    "sample_on_rows": {"n": 6000, "n_steps": 1000},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
 }
@@ -25,6 +26,7 @@ HOLDS = {
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
+    "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
     "torch_dataloader": "abs(learned.mixture_weights.sum() - 1) < 1e-6",
 }
 

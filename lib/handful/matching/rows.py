@@ -1,5 +1,7 @@
 """All rows of a data set, in memory or in blocks: sums over them, and the few rows that keep such sums."""
 
+from functools import partialmethod
+
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -81,6 +83,10 @@ class Rows:
         return places[order], self.take(places[order], w[order]), float(residuals.max())
 
 
+def _added(self, method, theta):
+    return sum(self._each(method, theta))
+
+
 class RowsInBlocks(Rows):
     """Rows of which the columns are read block by block; each sum is that of the blocks' sums.
 
@@ -98,17 +104,7 @@ class RowsInBlocks(Rows):
     def _each(self, method, *args):
         return self.blocks.map(_of_block, self.model, method, args, own=self.own)
 
-    def sums(self, theta):
-        """As of `Rows`."""
-        return sum(self._each("sums", theta))
-
-    def expand(self, theta):
-        """As of `Rows`."""
-        return sum(self._each("expand", theta))
-
-    def touched(self, theta):
-        """As of `Rows`."""
-        return sum(self._each("touched", theta))
+    sums, expand, touched = (partialmethod(_added, method) for method in ("sums", "expand", "touched"))
 
     def longest(self, root):
         """As of `Rows`."""

@@ -11,16 +11,9 @@ from handful.bilevel import Logistic
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_array, as_generator, check_magnitude, check_sample_weight, check_size, check_vector
 from handful.coreset import Selector
+from handful.matching import likelihoods as equations
 from handful.matching.excess import path_excess
-from handful.matching.likelihoods import (
-    LinearLikelihood,
-    by_difference,
-    expansion_at,
-    gradients_at,
-    likelihood,
-    second_moments,
-    values_at,
-)
+from handful.matching.likelihoods import LinearLikelihood, likelihood
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
 from handful.matching.rows import Rows, RowsInBlocks
 from handful.matching.verdict import Check, judge
@@ -234,13 +227,13 @@ class MatchedCoreset(Selector):
         self.kl_, self.parameters_, link = float("nan"), None, getattr(rows.model, "link", None)
         if not isinstance(self.at, str):
             self.parameters_ = stacked(self.at)[: self.size and max(1, self.size - 1)]
-            return self._match(rows, partial(values_at, theta=self.parameters_), 1 + len(self.parameters_))
+            return self._match(rows, partial(equations.values_at, theta=self.parameters_), 1 + len(self.parameters_))
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
         if link == "identity":
             n_moments = (rows.n_columns + 2) * (rows.n_columns + 3) // 2
             if self.at == "posterior" or self.size is None or self.size >= n_moments:
-                return self._match(rows, second_moments, n_moments)
+                return self._match(rows, equations.second_moments, n_moments)
         if self.at == "posterior":
             return self._posterior(rows, rng)
         if link is None:
@@ -249,7 +242,7 @@ class MatchedCoreset(Selector):
         for l2 in sorted(self._penalties(), reverse=True):
             found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
         self.parameters_ = np.array(found)
-        return self._match(rows, partial(gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
+        return self._match(rows, partial(equations.gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
 
     def _posterior(self, rows, rng):
         n = np.count_nonzero(rows.weights)
@@ -270,21 +263,24 @@ class MatchedCoreset(Selector):
             n_draws = max(0, n_equations - 2 - n_terms * expand)
             theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
-            equations = partial(values_at, theta=self.parameters_)
+            sums = partial(equations.values_at, theta=self.parameters_)
             if expand:
-                equations = partial(expansion_at, **terms, pairs=pairs, theta=theta)
-            found = self._match(rows, equations, n_equations)
+                sums = partial(equations.expansion_at, **terms, pairs=pairs, theta=theta)
+            found = self._match(rows, sums, n_equations)
             few = rows.take(*found).sums(held)
             self.kl_ = heldout_kl(full - few, few + offset)
-            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > min(MOST, PAYS * n):
+            if self.size is not None or self.kl_ <= self.tol:
+                return found
+            if np.isnan(self.kl_) or 2 * n_equations > min(MOST, PAYS * n):
+                _caution(f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}", stacklevel=5)
                 return found
             n_equations = 2 * n_equations - 1
 
-    def _match(self, rows, equations, n_equations):
+    def _match(self, rows, sums, n_equations):
         size = self.size or n_equations
         if n_equations > 4 * size:
             raise _too_small(size, n_equations)
-        places, few, self.residual_ = rows.match(equations, max(1, size // n_equations))
+        places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
         self.n_equations_ = n_equations
         if len(places) > size:
             raise _too_small(size, len(places))
@@ -301,17 +297,18 @@ def _sides(block):
 
 
 def _columns(model, X, y):
-    return by_difference(X)
+    return equations.by_difference(X)
 
 
 def _warn(n_equations, n_terms, n):
-    why = None
     if 2 * n_terms > PAYS * n:
-        why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        _caution(f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows", stacklevel=6)
     elif n_equations < n_terms + 2:
-        why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms of this likelihood"
-    if why:
-        warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=6)
+        _caution(f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms", stacklevel=6)
+
+
+def _caution(why, stacklevel):
+    warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=stacklevel)
 
 
 def _too_small(size, needed):
