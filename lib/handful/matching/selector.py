@@ -255,7 +255,11 @@ class MatchedCoreset(Selector):
             )
         n_terms, held = p + len(pairs), pilot.draws(N_HELDOUT, rng)
         n_equations = self.size or int(min(2 * n_terms + 1, MOST, max(3, PAYS * n)))
-        _warn(n_equations, n_terms, n)
+        why = None
+        if 2 * n_terms > PAYS * n:
+            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        elif n_equations < n_terms + 2:
+            why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms"
         full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
         terms = dict(mode=pilot.modes[0], basis=pilot.roots[0] if n_terms == p * (p + 3) // 2 else np.eye(p))
         while True:
@@ -269,12 +273,14 @@ class MatchedCoreset(Selector):
             found = self._match(rows, sums, n_equations)
             few = rows.take(*found).sums(held)
             self.kl_ = heldout_kl(full - few, few + offset)
-            if self.size is not None or self.kl_ <= self.tol:
-                return found
-            if np.isnan(self.kl_) or 2 * n_equations > min(MOST, PAYS * n):
-                _caution(f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}", stacklevel=5)
-                return found
+            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > min(MOST, PAYS * n):
+                break
             n_equations = 2 * n_equations - 1
+        if self.size is None and not self.kl_ <= self.tol:
+            why = why or f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        if why:
+            warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
+        return found
 
     def _match(self, rows, sums, n_equations):
         size = self.size or n_equations
@@ -298,17 +304,6 @@ def _sides(block):
 
 def _columns(model, X, y):
     return equations.by_difference(X)
-
-
-def _warn(n_equations, n_terms, n):
-    if 2 * n_terms > PAYS * n:
-        _caution(f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows", stacklevel=6)
-    elif n_equations < n_terms + 2:
-        _caution(f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms", stacklevel=6)
-
-
-def _caution(why, stacklevel):
-    warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=stacklevel)
 
 
 def _too_small(size, needed):
