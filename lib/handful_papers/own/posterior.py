@@ -1,0 +1,265 @@
+"""A handful that is the posterior: divergence from the posterior of all rows, for six models, tables and a protocol."""
+
+import os
+import time
+
+import numpy as np
+from handful import Logistic, MatchedCoreset
+from handful.data import load
+from handful.matching import Poisson
+from handful.matching.likelihoods import likelihood
+from handful.matching.pilot import find_pilot
+from handful.matching.rows import Rows
+from scipy.special import gammaln, log_expit, logsumexp
+
+from handful_papers.claims import Evidence
+
+MODELS = ("poisson", "student", "groups", "negative binomial", "nonlinear", "mixture")
+CONTROLS = ("laplace", "uniform")
+
+
+def student(theta, X, y):
+    """Student's t with unknown scale and degrees of freedom, whose logarithms stand last."""
+    nu = np.exp(theta[:, -1:]) + 1
+    z = (y - theta[:, :-2] @ X.T) * np.exp(-theta[:, -2:-1])
+    scale = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - theta[:, -2:-1]
+    return scale - (nu + 1) / 2 * np.log1p(z**2 / nu)
+
+
+def poisson(theta, X, y):
+    """Poisson regression with a log link."""
+    eta = theta @ X.T
+    return y * eta - np.exp(eta)
+
+
+def logistic(theta, X, y):
+    """Logistic regression."""
+    eta = theta @ X.T
+    return y * eta - np.logaddexp(0, eta)
+
+
+def negative_binomial(theta, X, y):
+    """Negative binomial regression; the logarithm of the dispersion stands last."""
+    eta, size = theta[:, :-1] @ X.T, np.exp(theta[:, -1:])
+    count = gammaln(y + size) - gammaln(size) - gammaln(y + 1)
+    return count + size * np.log(size) + y * eta - (y + size) * np.logaddexp(eta, np.log(size))
+
+
+def nonlinear(theta, X, y):
+    """A saturating curve of the first column."""
+    fit = theta[:, :1] + np.exp(theta[:, 1:2]) * np.tanh(X[:, 0] * np.exp(theta[:, 2:3]) + theta[:, 3:4])
+    return -0.5 * ((y - fit) * np.exp(-theta[:, 4:])) ** 2 - theta[:, 4:]
+
+
+def mixture(theta, X):
+    """Two Gaussians: means, logarithms of deviations, log odds of the first."""
+    first, second = (
+        -0.5 * ((X[:, 0] - theta[:, [m]]) * np.exp(-theta[:, [s]])) ** 2 - theta[:, [s]] for m, s in ((0, 2), (1, 3))
+    )
+    return np.logaddexp(log_expit(theta[:, 4:]) + first, log_expit(-theta[:, 4:]) + second)
+
+
+def generated(model, n, seed):
+    """Rows of one of `MODELS`: log-likelihood, X, y and where a search for the mode may start."""
+    rng = np.random.default_rng([seed, MODELS.index(model)])
+    X = np.column_stack([rng.standard_t(5, size=(n, 8)) / np.sqrt(5 / 3), np.ones(n)])
+    b = rng.normal(size=9) * 0.4
+    if model == "poisson":
+        return poisson, X, rng.poisson(np.exp(np.clip(0.6 * X @ b, -8, 4))).astype(float), np.zeros(9)
+    if model == "student":
+        return student, X, X @ b + 0.7 * rng.standard_t(3, size=n), np.zeros(11)
+    if model == "negative binomial":
+        y = rng.negative_binomial(2, 1 / (1 + np.exp(np.clip(0.5 * X @ b, -5, 5)) / 2))
+        return negative_binomial, X, y.astype(float), np.zeros(10)
+    if model == "groups":
+        group = rng.integers(0, 20, n)
+        eta = X[:, :5] @ b[:5] + 0.8 * rng.normal(size=20)[group]
+        y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
+        return logistic, np.column_stack([X[:, :5], np.eye(20)[group]]), y, np.zeros(25)
+    if model == "nonlinear":
+        return nonlinear, X, b[0] + abs(b[1]) * np.tanh(1.5 * X[:, 0]) + 0.3 * rng.normal(size=n), np.zeros(5)
+    x = np.where(rng.random(n) < 0.35, rng.normal(-1, 0.7, n), rng.normal(1.2, 0.9, n))
+    return mixture, x[:, None], None, np.array([-1.0, 1.0, -0.3, -0.3, -0.5])
+
+
+def table(dataset, n, seed, columns=None):
+    """At most n rows of a data set, standardised, and whether they are of the most frequent class."""
+    data = load(dataset)
+    X = np.asarray(data.X.todense() if hasattr(data.X, "todense") else data.X, float)[:, :columns]
+    codes = np.unique(data.y, return_inverse=True)[1]
+    rows = np.random.default_rng(seed).permutation(len(X))[:n]
+    X, y = X[rows], (codes == np.bincount(codes).argmax())[rows].astype(int)
+    X = X[:, X.std(0) > 0]
+    return (X - X.mean(0)) / X.std(0), y
+
+
+class Truth:
+    """The posterior of all rows, by draws of a multivariate t around its mode that are weighted over all rows."""
+
+    def __init__(self, problem, X, y, prior, start, rng, n_draws, freedom=20):
+        model, target = likelihood(problem, y)
+        self.rows = Rows(model, X, target, np.ones(len(X)))
+        self.pilot, self.log_prior, counts = find_pilot(self.rows, prior, start)
+        self.n_terms, d = len(counts) + np.count_nonzero(np.tril(counts)), len(counts)
+        chi = np.sqrt(rng.chisquare(freedom, (n_draws, 1)) / freedom)
+        self.z = rng.standard_normal((n_draws, d)) / chi
+        self.theta = self.pilot.modes[0] + self.z @ self.pilot.roots[0].T
+        self.proposal = -0.5 * (freedom + d) * np.log1p((self.z**2).sum(1) / freedom)
+        self.full = self.rows.sums(self.theta) + self.log_prior(self.theta)
+        self.weights = self.normalised(self.full)
+
+    def normalised(self, log_density):
+        """Weights of the draws for a density that is known up to a constant."""
+        log_weights = log_density - self.proposal
+        return np.exp(log_weights - logsumexp(log_weights))
+
+    def of_rows(self, indices, weights):
+        """Log density of the posterior of some weighted rows, at the draws, up to a constant."""
+        return self.rows.take(indices, weights).sums(self.theta) + self.log_prior(self.theta)
+
+    def divergence(self, log_density):
+        """Divergence from the posterior of all rows to another, in nats."""
+        constants = logsumexp(self.full - self.proposal) - logsumexp(log_density - self.proposal)
+        return float(self.weights @ (self.full - log_density) - constants)
+
+    def moments(self, log_density):
+        """Mean and covariance of a density."""
+        w = self.normalised(log_density)
+        mean = w @ self.theta
+        return mean, ((self.theta - mean).T * w) @ (self.theta - mean)
+
+
+def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
+    """Rows of one model, table or protocol: a dict for each number of matched rows, and for each control.
+
+    Parameters
+    ----------
+    what : one of `MODELS`, a data set of the registry (logistic regression), or "bike_poisson" (the published protocol)
+    seed : int
+    n : int, rows at most
+    n_draws : int, that tell the divergence
+    multiples : list of float; as many equations as so many times the first- and second-order terms, and one
+    columns : int or None, the columns of a table that are used, at most
+    """
+    rng = np.random.default_rng([seed, 7])
+    if what in MODELS:
+        problem, X, y, start = generated(what, n, seed)
+        prior = 2.0
+    elif what == "bike_poisson":
+        data = load("bike_poisson")
+        problem, X, y, start, prior = Poisson("softplus", fit_intercept=False), data.X, data.y.astype(float), None, 1.0
+    else:
+        problem, start, prior = Logistic(), None, 1.0
+        X, y = table(what, n, seed, columns)
+    truth = Truth(problem, X, y, prior, start, rng, n_draws)
+    same = dict(
+        what=what, n=len(X), d=truth.theta.shape[1], n_terms=truth.n_terms, n_effective=1 / (truth.weights**2).sum()
+    )
+    found = [same | dict(method="laplace", rows=0, kl=truth.divergence(-0.5 * (truth.z**2).sum(1)))]
+    few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
+    kl = truth.divergence(truth.of_rows(few, np.full(len(few), len(X) / len(few))))
+    found.append(same | dict(method="uniform", rows=len(few), kl=kl))
+    for multiple in multiples:
+        start_time = time.process_time()
+        matched = MatchedCoreset(
+            problem, at="posterior", size=int(multiple * truth.n_terms) + 1, prior=prior, start=start, random_state=seed
+        ).fit(X, y)
+        seconds = time.process_time() - start_time
+        density = truth.of_rows(matched.indices_, matched.weights_)
+        w = truth.normalised(density)
+        draws = truth.theta[rng.choice(n_draws, 1000, p=w)]
+        row = dict(method="matched", rows=len(matched.indices_), multiple=multiple, kl=truth.divergence(density))
+        row |= dict(kl_estimated=matched.kl_, seconds=seconds, verdict=matched.check(draws, X, y).verdict)
+        if what == "bike_poisson":
+            stan = data_moments()
+            row["kl_stan"] = two_moments(truth.moments(density), stan)
+            row["kl_stan_all"] = two_moments(truth.moments(truth.full), stan)
+        found.append(same | row)
+    return found
+
+
+def data_moments():
+    """Mean and covariance of Stan's draws of the protocol's posterior (Chen and Campbell 2024)."""
+    data = load("bike_poisson")
+    return data.extra["stan_mean"], data.extra["stan_cov"]
+
+
+def two_moments(a, b):
+    """Divergence between the Gaussians of two means and covariances, KL(a || b), in nats."""
+    inverse, move = np.linalg.inv(b[1]), a[0] - b[0]
+    ratio = inverse @ a[1]
+    return float(0.5 * (np.trace(ratio) - len(move) + move @ inverse @ move - np.linalg.slogdet(ratio)[1]))
+
+
+# --- Hamiltonian Monte Carlo
+
+
+def chain_rows(seed, *, n, d, n_warmup, n_draws, everything):
+    """NUTS (NumPyro) for logistic regression on generated rows: on the matched rows, and on all: a dict for each.
+
+    Parameters
+    ----------
+    seed : int
+    n, d : int, rows and columns
+    n_warmup, n_draws : int
+    everything : bool, whether a chain on all rows is run, too
+    """
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    import jax
+    import numpyro
+    from numpyro.infer import MCMC, NUTS, init_to_value
+
+    numpyro.enable_x64()
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(5, size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d)) / np.sqrt(d))
+    X = (X - X.mean(0)) / X.std(0)
+    y = (rng.random(n) < 1 / (1 + np.exp(2 - X @ rng.normal(size=d) * 0.5))).astype(int)
+    start = time.process_time()
+    matched = MatchedCoreset(Logistic(), at="posterior", random_state=seed).fit(X, y)
+    choosing = time.process_time() - start
+
+    def model(A, y, w):
+        theta = numpyro.sample("theta", numpyro.distributions.Normal(0, 1).expand([d + 1]).to_event(1))
+        eta = A @ theta
+        numpyro.factor("likelihood", (w * (y * eta - jax.numpy.logaddexp(0.0, eta))).sum())
+
+    def chain(X, y, w):
+        kernel = NUTS(model, dense_mass=True, init_strategy=init_to_value(values={"theta": matched.modes_[0]}))
+        run = MCMC(kernel, num_warmup=n_warmup, num_samples=n_draws, progress_bar=False)
+        start = time.process_time()
+        run.run(jax.random.PRNGKey(seed), np.column_stack([X, np.ones(len(X))]), y, w)
+        return np.asarray(run.get_samples()["theta"]), time.process_time() - start
+
+    draws, seconds = chain(*matched.take(X, y))
+    said = matched.check(draws, X, y)
+    same = dict(what="NUTS", n=n, d=d + 1)
+    row = same | dict(method="matched", rows=len(matched.indices_), seconds=choosing, chain=seconds, kl=said.kl)
+    found = [row | dict(verdict=said.verdict, n_effective=said.n_effective, pareto_k=said.pareto_k)]
+    if everything:
+        found.append(same | dict(method="full", rows=n, chain=chain(X, y, np.ones(n))[1]))
+    return found
+
+
+# --- which numbers decide the claims
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows = run.rows
+    twice = rows[(rows.method == "matched") & (rows.multiple == 2)]
+    told = rows[(rows.method == "matched") & (rows.what != "NUTS") & (rows.kl > 1e-8)]
+    by_what = {what: one for what, one in twice.groupby("what")}
+    stan = by_what.get("bike_poisson")
+    chains = rows[rows.what == "NUTS"] if "NUTS" in set(rows.what) else None
+    none = Evidence(lacks="this profile runs no chain on all rows")
+    if chains is not None and "full" in set(chains.method):
+        wide = chains.pivot_table(index="seed", columns="method", values="chain")
+        none = {"": (wide["full"] / wide["matched"]).to_numpy()}
+    return {
+        "own-posterior-divergence": {what: one.kl.to_numpy() for what, one in by_what.items()},
+        "own-posterior-estimate": ((told.kl_estimated / told.kl - 1.25).abs() < 0.75).astype(float).to_numpy(),
+        "own-posterior-stan": Evidence(lacks="the protocol's data are not part of this profile")
+        if stan is None
+        else {"": (stan.kl_stan - stan.kl_stan_all).to_numpy()},
+        "own-posterior-seconds": none,
+    }
