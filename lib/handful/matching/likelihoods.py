@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, gammaln
 
-from handful.bilevel import LeastSquares, Logistic
 from handful.checks import as_array, check_vector, signed_labels
+from handful.models import LeastSquares, Logistic
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.bilevel import Logistic
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_array, as_generator, check_magnitude, check_sample_weight, check_size, check_vector
 from handful.coreset import Selector
@@ -17,6 +16,7 @@ from handful.matching.likelihoods import LinearLikelihood, likelihood
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
 from handful.matching.rows import Rows, RowsInBlocks
 from handful.matching.verdict import Check, judge
+from handful.models import Logistic
 from handful.types import Seed, Table
 
 N_HELDOUT = 200  # draws that estimate the divergence
