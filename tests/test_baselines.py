@@ -7,11 +7,14 @@ import pandas as pd
 import pytest
 from handful import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.baselines import Herding
+from handful.baselines.centers import plain_seeds
 from handful.baselines.stratified import allocate
+from handful.clustering import Medoids, quantization_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import chisquare
+from sklearn.cluster import kmeans_plusplus
 
 # Uniform -------------------------------------------------------------------------------------------------------------
 
@@ -251,3 +254,36 @@ def test_herding_is_the_naive_loop_over_running_means(seed):
     assert raw.indices_.tolist() == naive_herding(X, 15, u @ X / u.sum())
     unit = X / np.linalg.norm(X, axis=1)[:, None]
     assert Herding(15).fit(7 * X).indices_.tolist() == naive_herding(unit, 15, unit.mean(axis=0))
+
+
+# Seeds and representatives -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_seeds_are_those_of_scikit_learn(form):
+    X, u = np.random.default_rng(0).normal(size=(400, 5)), np.random.default_rng(1).exponential(size=400)
+    for seed in range(5):
+        theirs = kmeans_plusplus(X, 40, sample_weight=u, random_state=seed, n_local_trials=1)[1]
+        np.testing.assert_array_equal(plain_seeds(form(X), u, 40, seed), theirs)
+
+
+@pytest.mark.parametrize("size", [20, 300])  # by Lloyd's rounds, and by a mixture
+def test_medoids_stand_for_the_rows_nearest_to_them_and_lie_nearer_than_seeds(size):
+    rng = np.random.default_rng(0)
+    X = 4 * rng.normal(size=(40, 3))[rng.integers(40, size=1500)] + rng.normal(size=(1500, 3))
+    u = rng.exponential(size=1500) * (np.arange(1500) % 3 > 0)
+    few = Medoids(size, random_state=0).fit(X, sample_weight=u)
+    assert len(set(few.indices_)) == size
+    assert (u[few.indices_] > 0).all()
+    nearest = ((X[:, None] - X[few.indices_]) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_allclose(few.weights_, np.bincount(nearest, u, minlength=size), atol=1e-3 * u.sum())
+    seeds = [KMeansPlusPlus(size, random_state=seed).fit(X, sample_weight=u) for seed in range(3)]
+    errors = [quantization_error(X, X[seed.indices_], u) for seed in seeds]
+    assert quantization_error(X, X[few.indices_], u) < 0.9 * np.mean(errors)
+
+
+def test_medoids_of_few_distinct_rows_are_distinct_rows():
+    X = np.repeat([[0.0, 1.0], [5.0, 5.0]], 6, axis=0)
+    few = Medoids(5, random_state=0).fit(X)
+    assert len(set(few.indices_)) == 5
+    assert few.weights_.sum() == pytest.approx(12)
