@@ -42,7 +42,7 @@ CASES = {
     "LinearSVM": ("handful", "h.LinearSVM()", "binary"),
     "MixtureSampler": (
         "handful.sampling",
-        "h.MixtureSampler(h.distance_components(X, 5, rng=np.random.default_rng(0)), batch_size=20, random_state=0)",
+        "h.MixtureSampler(h.distance_components(X, 5, random_state=0), batch_size=20, random_state=0)",
         "points",
     ),
     "KMeansPlusPlus": ("handful", "h.KMeansPlusPlus(size=40, random_state=0)", "points"),

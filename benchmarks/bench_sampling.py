@@ -75,7 +75,7 @@ def set_up(bench, X, components):
         make(components)
         seconds["tables"].append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        make(distance_components(X, K - 1, rng=np.random.default_rng(0)))
+        make(distance_components(X, K - 1, random_state=np.random.default_rng(0)))
         seconds["tables and components"].append(time.perf_counter() - begin)
     for name, found in seconds.items():
         bench.value(f"set-up, n = {N:,}, d = {X.shape[1]}", name, np.median(found), unit="s", bar=0.5)
@@ -133,7 +133,7 @@ def main():
     bench = Bench("sampling", "Adaptive sampling: draws, updates, set-up")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 74)) * rng.gamma(2.0, size=(N, 1))
-    components = distance_components(X, K - 1, rng=rng)
+    components = distance_components(X, K - 1, random_state=rng)
     draws(bench, X, components)
     set_up(bench, X, components)
     kmeans(bench, X, components)

@@ -45,7 +45,7 @@ def test_step_is_sculleys_loop(dtype):
 
 
 def make_mixture(X, rng):
-    return MixtureSampler(distance_components(X, 5, rng=rng), batch_size=50, random_state=rng)
+    return MixtureSampler(distance_components(X, 5, random_state=rng), batch_size=50, random_state=rng)
 
 
 def make_bandit(X, rng):

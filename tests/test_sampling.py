@@ -366,15 +366,15 @@ def test_bandit_lowers_the_variance_it_pays_for():
 def test_ready_made_components_are_distributions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
-    p = distance_components(X, 4, rng=np.random.default_rng(1))
+    p = distance_components(X, 4, random_state=np.random.default_rng(1))
     np.testing.assert_allclose(p.sum(axis=1), 1)
     assert p.min() >= 0.1 / 50 - 1e-12
     centre = X[np.random.default_rng(1).choice(50, size=4, replace=False)[2]]
     distance = np.linalg.norm(X - centre, axis=1)
     np.testing.assert_allclose(p[2], 0.9 * distance / distance.sum() + 0.1 / 50)
-    np.testing.assert_allclose(distance_components(np.ones((5, 2)), 2, rng=rng), 0.2)
+    np.testing.assert_allclose(distance_components(np.ones((5, 2)), 2, random_state=rng), 0.2)
     assert concentration(np.full((2, 10), 0.1)) == pytest.approx(1)
     groups = group_components(["a", "b", "b", "a"], leak=0.0)
     np.testing.assert_allclose(groups, [[0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0]])
     with pytest.raises(ValueError, match="k must be"):
-        distance_components(X, 51, rng=rng)
+        distance_components(X, 51, random_state=rng)

@@ -16,7 +16,7 @@ from handful.sampling import (
 )
 
 X = np.random.default_rng(0).normal(size=(60, 3))
-P = distance_components(X, 4, rng=np.random.default_rng(1))
+P = distance_components(X, 4, random_state=np.random.default_rng(1))
 
 
 def replay(seed):

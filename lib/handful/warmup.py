@@ -32,7 +32,7 @@ def _fits(dtype):
 
         return draw_and_learn
 
-    components = sampling.distance_components(X, 3, rng=rng)
+    components = sampling.distance_components(X, 3, random_state=rng)
     svms = [svm.LinearSVM(), svm.LinearSVM(l2=1e-3)]
     return {
         "Gaussian mixture": fit(bilevel.BilevelCoreset(bilevel.GaussianMixture(2, random_state=0))),

@@ -91,7 +91,7 @@ class MiniBatchKMeans(CentersEstimator):
     >>> from handful.sampling import MixtureSampler, distance_components
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> def far_points(X, rng):
-    ...     return MixtureSampler(distance_components(X, 9, rng=rng), batch_size=100, random_state=rng)
+    ...     return MixtureSampler(distance_components(X, 9, random_state=rng), batch_size=100, random_state=rng)
     >>> MiniBatchKMeans(n_clusters=5, sampler=far_points, random_state=0).fit(X).cluster_centers_.shape
     (5, 2)
     """

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from handful.checks import check_generator, check_integer, check_number, check_rows
+from handful.checks import as_generator, check_integer, check_number, check_rows
 
 
 def check_probabilities(probabilities, *, uniform):
@@ -86,7 +86,7 @@ def group_components(labels, *, leak=1e-7):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def distance_components(X, k, *, rng, smoothing=0.1):
+def distance_components(X, k, *, random_state=None, smoothing=0.1):
     """Components for mini-batch k-means: far points of a random centre are likely (VRM, section 6.4).
 
     p_j(i) = (1 - smoothing) d(x_i, mu_j) / sum_l d(x_l, mu_j) + smoothing/n, with mu_j a random data point
@@ -96,7 +96,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     ----------
     X : array, shape (n, d)
     k : int, number of components, at most n
-    rng : numpy.random.Generator
+    random_state : int, RandomState, Generator or None
     smoothing : float in [1e-12, 1], the uniform share of each component
 
     Returns
@@ -107,7 +107,7 @@ def distance_components(X, k, *, rng, smoothing=0.1):
     n = len(X)
     check_integer("k", k, most=n, why="there are no more points")
     check_number("smoothing", smoothing, least=1e-12, most=1, why="it is the uniform share, and must outlast rounding")
-    check_generator(rng)
+    rng = as_generator(random_state)
     p = cdist(X[rng.choice(n, size=k, replace=False)], X)
     total = p.sum(axis=1, keepdims=True)
     total[total == 0] = 1.0  # all points are equal: only the uniform share is left

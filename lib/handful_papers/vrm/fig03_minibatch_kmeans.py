@@ -59,7 +59,7 @@ def make_sampler(method, X, *, batch_size, n_components, rng, **options):
         return UniformSampler(len(X), batch_size=batch_size, random_state=rng)
     if method == "vrb":
         return BanditSampler(len(X), batch_size=batch_size, random_state=rng, **options)
-    p = distance_components(X, n_components - 1, rng=rng)
+    p = distance_components(X, n_components - 1, random_state=rng)
     kind = MixtureSampler if method == "vrm" else FixedMixture
     return kind(p, batch_size=batch_size, random_state=rng, **options)
 
@@ -148,7 +148,7 @@ def start_rows(dataset, seed, *, first, n_runs, n_max, pca, n_clusters, batch_si
     """
     _, X = read_rows(dataset, n_max, seed=first)
     X, X_test = split(X, rng=np.random.default_rng(seed), n_pca=pca.get(dataset))
-    c = concentration(distance_components(X, n_components - 1, rng=np.random.default_rng(seed)))
+    c = concentration(distance_components(X, n_components - 1, random_state=np.random.default_rng(seed)))
     centres, batch_centres = start(X, n_clusters, seed=seed)
     reference, rows = loss(X_test, batch_centres), []
     common = dict(batch_size=batch_size, n_components=n_components)
