@@ -23,7 +23,9 @@ from handful import (
     LightweightCoreset,
     LinearSVM,
     Logistic,
+    UniformCoreset,
 )
+from handful.clustering import Medoids
 from handful.clustering.distances import quantization_error
 from handful.data import load
 from handful.svm import svm_objective
@@ -122,13 +124,14 @@ def representatives(peers, n=10_000, d=16, m=100):
     def facilities(rows):
         return import_module("apricot").FacilityLocationSelection(m).fit(rows).ranking
 
-    ours = "KMeansPlusPlus", lambda seed: KMeansPlusPlus(m, random_state=seed).fit(X).indices_
-    peers.pair(case, ours, ("kmeans_plusplus", seeding), error, module="sklearn", measure="k-means error")
+    for selector in (KMeansPlusPlus, Medoids):
+        ours = selector.__name__, lambda seed, selector=selector: selector(m, random_state=seed).fit(X).indices_
+        peers.pair(case, ours, ("kmeans_plusplus", seeding), error, module="sklearn", measure="k-means error")
     ours_far = "KCenter", lambda seed: KCenter(m, random_state=seed).fit(X).indices_
     peers.pair(case, ours_far, ("skmatter FPS", farthest), reach, module="skmatter", measure="greatest distance")
 
     few = X[:2000]
-    ours_few = "KMeansPlusPlus", lambda seed: KMeansPlusPlus(m, random_state=seed).fit(few).indices_
+    ours_few = "Medoids", lambda seed: Medoids(m, random_state=seed).fit(few).indices_
     peers.pair(
         f"2,000 x {d}, m = {m}",
         ours_few,
@@ -150,9 +153,8 @@ def thinning(peers, n=4096, d=8, m=64):
         centers = KMeans(10, n_init=5, random_state=0).fit(X[rows], sample_weight=weights).cluster_centers_
         return quantization_error(X, centers)
 
-    def ours(seed):
-        coreset = LightweightCoreset(m, random_state=seed).fit(X)
-        return coreset.indices_, coreset.weights_
+    def of(selector):
+        return lambda seed: (lambda few: (few.indices_, few.weights_))(selector(m, random_state=seed).fit(X))
 
     def compressed(seed):
         compress = import_module("goodpoints.compress").compresspp_kt  # to the root of n, a power of 4
@@ -165,8 +167,10 @@ def thinning(peers, n=4096, d=8, m=64):
         coreset, _ = solver.reduce(import_module("coreax").Data(import_module("jax.numpy").asarray(X)))
         return np.asarray(coreset.indices.data).ravel(), np.ones(m)
 
-    mine = "LightweightCoreset", ours
-    options = dict(measure="k-means error")
+    mine, options = ("Medoids", of(Medoids)), dict(measure="k-means error")
+    drawn = "LightweightCoreset", of(LightweightCoreset)  # the same law as the draws of all sensitivity sampling
+    uniform = "UniformCoreset", of(UniformCoreset)
+    peers.pair(case, drawn, uniform, error, module="sklearn", **options)
     peers.pair(case, mine, ("goodpoints Compress++", compressed), error, module="goodpoints", **options)
     peers.pair(case, mine, ("coreax kernel herding", herded), error, module="coreax", turns=2, **options)
 
