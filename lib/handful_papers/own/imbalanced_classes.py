@@ -148,21 +148,7 @@ def steps_to(rows, level):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows = run.rows
-    last = rows[rows.step == rows.step.max()]
-    wide = last.pivot_table(index=["dataset", "seed"], columns="method", values=["train", "test", "ap", "seconds"])
-
-    def over(column, a, b):
-        ratios = wide[column][a] / wide[column][b]
-        return {dataset: values.to_numpy() for dataset, values in ratios.groupby("dataset")}
-
-    return {
-        "own-imbalanced-steps": _steps_saved(rows),
-        "own-imbalanced-fixed": over("train", "mixture", "fixed mixture"),
-        "own-imbalanced-loss": over("test", "mixture", "by class"),
-        "own-imbalanced-ranking": over("ap", "mixture", "by class"),
-        "own-imbalanced-seconds": over("seconds", "mixture", "uniform"),
-    }
+    return {"own-imbalanced-steps": _steps_saved(run.rows)}
 
 
 def _steps_saved(rows):

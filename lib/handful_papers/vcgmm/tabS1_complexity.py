@@ -14,11 +14,13 @@ def evidence(run):
     fitted = pd.DataFrame(exponents(rows))
     found = {}
     for quantity in ("distances", "seconds"):
+        settings = {}
         for part in PARTS:
             if (quantity, part) != ("distances", "coreset"):  # that many by definition
                 axes = [a for a in AXES if (part, a) in STATED and (quantity, a) != ("distances", "dimensions")]
-                stated = {axis: STATED[part, axis] for axis in axes}
-                found[f"vcgmm-tabS1-{part.lower().replace(' ', '-')}-{quantity}"] = _off(fitted, part, quantity, stated)
+                off = _off(fitted, part, quantity, {axis: STATED[part, axis] for axis in axes})
+                settings |= {(part, axis): values for axis, values in off.settings.items()}
+        found[f"vcgmm-tabS1-{quantity}"] = settings
     memory = dict(points=1, clusters=0, neighbors=2)
     found["vcgmm-tabS1-memory"] = _off(fitted, "vc-GMM memory", "bytes", memory)
     return found | {"vcgmm-figS1-search-sets": _search_sets(rows, **run.parameters["base"])}

@@ -15,5 +15,4 @@ def evidence(run):
         "vrm-fig02-blob-weights": Evidence(lead, facts=facts),
         "vrm-fig02-blob-accuracy": Evidence({"": kept["uniform"] / kept["vrm"]}, facts=facts),
         "vrm-fig02-blob-accuracy-first": Evidence({"": first["uniform"] / first["vrm"]}, facts=facts),
-        "vrm-fig02-blob-control": Evidence({"": kept["equal mixture"] / kept["vrm"]}, facts=facts),
     }

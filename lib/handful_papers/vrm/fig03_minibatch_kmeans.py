@@ -189,17 +189,13 @@ def evidence(run):
     found = {
         "vrm-fig03-ends-best": Evidence(gains, facts=facts),
         "vrm-fig03-no-gain": Evidence(lacks="MNIST is not among the data of this run"),
-        "vrm-fig03-uniform": Evidence(lacks="the run does not keep the learned weights"),
         "vrm-fig03-setup": paired_differences(first, a="vrm", b="uniform", value="seconds", by="dataset", seed="start"),
         "vrm-tab01-c": Evidence(lacks="MNIST is not among the data of this run"),
         "vrm-tab01-c-below-50": Evidence(c),
-        "vrm-fig03-control": _gains(last, "equal mixture"),
     }
     if mnist.any():
         found["vrm-fig03-no-gain"] = Evidence(_gains(last[mnist], "uniform"), facts=facts)
         found["vrm-tab01-c"] = Evidence({"": c["mnist"]}, facts=facts)
-    if "mnist" in run.facts.get("uniform_weight", {}):
-        found["vrm-fig03-uniform"] = Evidence({"": run.facts["uniform_weight"]["mnist"]}, facts=facts)
     return found
 
 

@@ -108,6 +108,4 @@ def evidence(run):
     return {
         "vrm-fig04-finds-best": lead(favourite, *COMPONENTS),
         "vrm-fig04-loses-nothing": lead("vrm", *COMPONENTS),
-        "vrm-fig04-uniform": lead("vrm", "uniform"),
-        "vrm-fig04-control": lead("vrm", "equal mixture"),
     }
