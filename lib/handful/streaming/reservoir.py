@@ -174,7 +174,7 @@ class ReservoirCoreset(ClassBalancedReservoir):
 
     Parameters
     ----------
-    selector : Selector, such as ``BilevelCoreset(Logistic(), weighting="optimised")``; its own `size` and
+    selector : Selector, such as ``BilevelCoreset(Logistic())``; its own `size` and
         `random_state` are not used
     size : int; rows of the coreset
     n_held : int or None; rows of the reservoir, None for ten times `size`
