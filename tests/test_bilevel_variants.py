@@ -272,9 +272,9 @@ class Given(Problem):
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (Empty(), "Empty must implement .* and lacks losses, gradients, hessian: see"),
-        (Half(), "Half must implement .* and lacks gradients: see"),
-        (Joint(OwnLogistic(), Half()), "Half must implement .* and lacks gradients: see"),
+        (Empty(), "Empty must implement .* and lacks losses, gradients, hessian; or a loss in torch alone: see"),
+        (Half(), "Half must implement .* and lacks gradients; or a loss in torch alone: see"),
+        (Joint(OwnLogistic(), Half()), "Half must implement .* and lacks gradients; or a loss in torch alone: see"),
     ],
 )
 def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypatch):

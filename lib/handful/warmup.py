@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from tqdm import tqdm
 
-from handful import baselines, bilevel, clustering, sampling, sensitivity, streaming, svm
+from handful import baselines, clustering, sampling, sensitivity, streaming, svm
 from handful.dictionary import L1, L2, MeasurementSelector, gaussian_atoms
 
 
@@ -35,7 +35,6 @@ def _fits(dtype):
     components = sampling.distance_components(X, 3, random_state=rng)
     svms = [svm.LinearSVM(), svm.LinearSVM(l2=1e-3)]
     return {
-        "Gaussian mixture": fit(bilevel.BilevelCoreset(bilevel.GaussianMixture(2, random_state=0))),
         "VCGMM": lambda: clustering.VCGMM(70, random_state=0).fit(many).predict(many, greedy=True),
         "VCGMM on rows that are read-only": lambda: clustering.VCGMM(70, coreset_size=2000, random_state=0).fit(kept),
         "VCGMM on a coreset": lambda: clustering.VCGMM(8, coreset_size=100, init="afkmc2", random_state=0).fit(

@@ -1,21 +1,21 @@
 """Bilevel coresets (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024).
 
-`Network` needs torch, which is imported when one is used.
+`Network` and `TrainConfig` need torch, which is imported when they are asked for.
 """
 
 from handful.bilevel.any_estimator import AnyEstimatorCoreset
 from handful.bilevel.design import OptimalDesign, design_gradient, design_objective
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.forward import Forward
-from handful.bilevel.problems.mixture import GaussianMixture
-from handful.bilevel.problems.network import Network, TrainConfig
 from handful.bilevel.proxy_coreset import ProxyCoreset
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import ConvergenceError
+from handful.lazy import lazy_names
 from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries
 from handful.models.joint import Joint
 from handful.models.linear import LeastSquares, Logistic
+from handful.models.mixture import GaussianMixture
 from handful.models.problem import Problem
 
 __all__ = [
@@ -31,13 +31,13 @@ __all__ = [
     "Joint",
     "LeastSquares",
     "Logistic",
-    "Network",
     "NeumannSeries",
     "OptimalDesign",
     "Problem",
     "ProxyCoreset",
     "Regularised",
-    "TrainConfig",
     "design_gradient",
     "design_objective",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, {name: "handful.models.network" for name in ("Network", "TrainConfig")})

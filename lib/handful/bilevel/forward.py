@@ -57,12 +57,11 @@ class Forward(Strategy):
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""
         batch_size, weights = self.batch_size or 1, None
-        model.foretell(-(-(size - len(model)) // batch_size), loud=not bar.disable)
         for refill in range(REFILLS + 1):
             optimised = len(model) if refill else 1  # the size at which the weights were last optimised
             while len(model) < size:
                 count = min(batch_size, size - len(model))
-                best = model.recall(count)
+                best = model.load_round(count)
                 if best is None:
                     weights = _with_newcomers(weights, len(model))
                     if len(model) >= GROWTH[weighting] * optimised:

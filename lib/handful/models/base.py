@@ -189,10 +189,7 @@ class Model:
 
     # Of models that train for long.
 
-    def foretell(self, n_rounds, *, loud):
-        """Say how long `n_rounds` rounds will take, where `loud` or long; nothing for models that take no time."""
-
-    def recall(self, count):
+    def load_round(self, count):
         """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
         return None
 

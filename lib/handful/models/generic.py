@@ -6,7 +6,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 from handful.checks import ConvergenceError, check_memory
 from handful.models.base import Model, decrease
 
-ENTRIES = 1 << 22  # of a block of row gradients
+ENTRIES = 1 << 22  # of a block of row gradients or Hessians
 CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
 
 
@@ -58,9 +58,9 @@ class GenericModel(Model):
                 f"{self.ihvp.damping:g})."
             ) from None
 
-    def _blocks(self, rows):
-        # rows, few enough at a time that their gradients fit into memory
-        step = max(1, ENTRIES // max(len(self.theta), 1))
+    def _blocks(self, rows, entries=None):
+        # rows, few enough at a time that arrays of so many entries a row fit into memory: gradients, for None
+        step = max(1, ENTRIES // (entries or max(len(self.theta), 1)))
         for lo in range(0, len(rows), step):
             yield rows[lo : lo + step]
 
@@ -110,10 +110,10 @@ class GenericModel(Model):
         data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
         H_out = self.outer_hessian()
         slope, bend = np.empty(len(candidates)), np.empty(len(candidates))
-        for j, k in enumerate(candidates):
-            own = self.problem.hessian(self.theta, *self.data.take([k]), np.ones(1)) - penalty
-            step = np.linalg.solve(data + own + s * penalty, rows[j] + pull)
-            slope[j], bend[j] = step @ self.gradient, step @ H_out @ step
+        for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
+            own = self.problem.row_hessians(self.theta, *self.data.take(candidates[part]))
+            steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[:, :, 0]
+            slope[part], bend[part] = steps @ self.gradient, np.einsum("kp,kp->k", steps @ H_out, steps)
         return decrease(slope, bend, free_weights)
 
     def outer_hessian(self):

@@ -151,9 +151,9 @@ class JointModel(Model):
     def keep(self, alive):
         self._each("keep", alive)
 
-    def recall(self, count):
-        """As `Model.recall`, where all models have recorded the same rows."""
-        known = [model.recall(count) for model in self.models]
+    def load_round(self, count):
+        """As `Model.load_round`, where all models have recorded the same rows."""
+        known = [model.load_round(count) for model in self.models]
         return known[0] if all(k is not None and np.array_equal(k, known[0]) for k in known) else None
 
     def fit(self, weights=None):
@@ -191,9 +191,9 @@ class AlternatingModel(JointModel):
     def _current(self):
         return self.models[(self._round - 1) % len(self.models)]
 
-    def recall(self, count):
-        """As `JointModel.recall`; a round that is recalled counts as that model's turn."""
-        known = super().recall(count)
+    def load_round(self, count):
+        """As `JointModel.load_round`; a round that is loaded counts as that model's turn."""
+        known = super().load_round(count)
         self._round += known is not None
         return known
 

@@ -10,15 +10,18 @@ from handful.checks import ConvergenceError
 from handful.models.generic import GenericModel
 
 MAX_ITER = 200  # Newton steps
-NEEDED = ("losses", "gradients", "hessian")  # of a problem without a `Model` of its own
+HESSIAN_ENTRIES = 1 << 22  # of the Hessians of single rows that are held at a time
+NEEDED = ("losses", "gradients", "hessian")  # of a problem with neither a `loss` in torch nor a `Model` of its own
 
 
 class Problem(BaseEstimator):
     """Base class of inner problems: `BilevelCoreset` selects for any model that one describes.
 
     A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass sets its
-    hyper-parameters in `__init__` and implements `losses`, `gradients` and `hessian`; that is enough where the penalty
-    is quadratic with its minimum at zero. Other penalties, and losses that are not convex, need a `solve` of their own.
+    hyper-parameters in `__init__` and implements `loss`, of one row, in torch, which takes the derivatives. The penalty
+    is ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
+    `gradients` and `hessian` of many rows instead. Penalties that are not quadratic with their minimum at zero, and
+    losses that are not convex, need a `solve` of their own.
 
     Everything works with p x p matrices and reads all rows once a step: p up to some hundreds.
 
@@ -45,6 +48,15 @@ class Problem(BaseEstimator):
     >>> coreset = BilevelCoreset(Poisson(), size=20, random_state=0).fit(X, y)
     >>> len(coreset.indices_)
     20
+
+    The same with torch, whose operations take the place of those three methods::
+
+        class Poisson(Problem):
+            def __init__(self, l2=1e-2):
+                self.l2 = l2
+
+            def loss(self, theta, x, y):
+                return torch.exp(x @ theta) - y * (x @ theta)
     """
 
     needs_y = True  # `fit` refuses y=None
@@ -81,17 +93,46 @@ class Problem(BaseEstimator):
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
         return np.zeros(X.shape[1])
 
+    def loss(self, theta: Any, x: Any, y: Any) -> Any:
+        """Loss of one row, a number, by operations of torch on tensors: theta, shape (p,), x, shape (d,), and y."""
+        raise NotImplementedError
+
+    def penalty(self, theta: Any) -> Any:
+        """The penalty, a number, by operations of torch: ``l2 / 2 |theta|^2``, of a problem with a `loss` in torch."""
+        return 0.5 * self.l2 * (theta**2).sum()
+
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of every row, without the penalty, shape (n,)."""
-        raise NotImplementedError
+        return self._by_rows("losses", theta, X, y)
 
     def gradients(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a time."""
-        raise NotImplementedError
+        return self._by_rows("gradients", theta, X, y)
+
+    def row_hessians(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Second derivative of every row's loss, shape (n, p, p); callers give few rows at a time."""
+        if type(self).loss is not Problem.loss:
+            return self._by_rows("hessians", theta, X, y)
+        penalty = self.hessian(theta, X, y, np.zeros(len(X)))
+        parts = [(X[i : i + 1], None if y is None else y[i : i + 1]) for i in range(len(X))]
+        return np.array([self.hessian(theta, *part, np.ones(1)) for part in parts]) - penalty
 
     def hessian(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights give the penalty's."""
-        raise NotImplementedError
+        from handful.models.autodiff import penalty_hessian
+
+        H, step = penalty_hessian(self, theta), 1 + HESSIAN_ENTRIES // len(theta) ** 2
+        alive = np.flatnonzero(weights)
+        for rows in np.split(alive, range(step, len(alive), step)):
+            if len(rows):
+                own = self.row_hessians(theta, X[rows], None if y is None else y[rows])
+                H = H + np.tensordot(weights[rows], own, axes=1)
+        return H
+
+    def _by_rows(self, kind, theta, X, y):
+        from handful.models.autodiff import by_rows
+
+        return by_rows(self, kind, theta, X, y)
 
     def solve(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
         """Minimiser of ``sum_i weights_i loss_i(theta) + penalty(theta)``, shape (p,).
@@ -175,12 +216,12 @@ def check_problem(problem):
             "problem must be a Logistic or a LeastSquares or another Problem or a Joint of them, got "
             f"{' '.join(repr(problem).split())}{way}."
         )
-    if type(problem).model is Problem.model:
+    if type(problem).model is Problem.model and type(problem).loss is Problem.loss:
         methods = {name: getattr(problem, name) for name in NEEDED}
         missing = [name for name, m in methods.items() if getattr(m, "__func__", None) is getattr(Problem, name)]
         if missing:
             raise TypeError(
                 f"{type(problem).__name__} must implement {', '.join(NEEDED)} to be selected for, and lacks "
-                f"{', '.join(missing)}: see handful.bilevel.Problem."
+                f"{', '.join(missing)}; or a loss in torch alone: see handful.bilevel.Problem."
             )
     problem.check()

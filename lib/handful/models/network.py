@@ -1,18 +1,22 @@
-"""Networks as inner problems: trained from scratch, implicit gradients from products alone (Section 3.5.1).
-
-torch is imported where it is needed, so that the room can be had without it.
-"""
+"""Networks as inner problems, and how one is trained on chosen rows (Sections 3.5.1 and 5.2.3)."""
 
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import check_integer, check_number
+from handful.checks import ConvergenceError, check_integer, check_number
 from handful.models.linear import soft_targets
 from handful.models.problem import Problem
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("Network needs torch: pip install torch.") from error
+
+from handful.models.torch_model import NetworkModel
 
 CURVATURES = ("gauss-newton", "hessian")
 OPTIMISERS = ("sgd", "adam")
@@ -54,6 +58,13 @@ class TrainConfig:
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser of TrainConfig must be one of {OPTIMISERS}, got {self.optimiser!r}.")
 
+    def optimiser_of(self, parameters):
+        """The torch optimiser of some parameters."""
+        if self.optimiser == "adam":
+            return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        momentum = dict(momentum=self.momentum, nesterov=self.momentum > 0)
+        return torch.optim.SGD(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **momentum)
+
 
 class Network(Problem):
     """A torch network as inner problem of `BilevelCoreset` (Borsos et al. 2024, Sections 3.5.1 and 5.2.3).
@@ -63,8 +74,7 @@ class Network(Problem):
     Row scores ``grad l_k' v`` are directional derivatives: one pass in forward mode over all rows, no gradient per row.
 
     Selection is forward, with equal weights and the linear rule:
-    ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200))``. Before the first
-    round, a line on standard error says how long all of them will take, if that is over a minute or with `verbose`.
+    ``BilevelCoreset(Network(module), size=1000, strategy=Forward(batch_size=100, n_start=200))``.
 
     Parameters
     ----------
@@ -83,7 +93,8 @@ class Network(Problem):
     random_state : int, from which every round derives the seeds of its initial weights and minibatches
     checkpoint : path of a file in which the choice is kept after every round, so that the same fit goes on from there
         after a crash, with the same result. A fit of another size or batch size takes over those rounds of the file
-        that it would have chosen as well. Other data, options, networks or losses are refused. None keeps nothing
+        that it would have chosen as well. Other data or options are refused, and networks, losses and augmentations
+        that give other losses on the first points. None keeps nothing
 
     Raises
     ------
@@ -139,9 +150,7 @@ class Network(Problem):
         return self.loss is None
 
     def check(self):
-        """ValueError for an option that makes no sense, and for CUDA where there is none; ImportError without torch."""
-        from handful.bilevel.selections.training import check_device
-
+        """ValueError for an option that makes no sense, and for CUDA where there is none."""
         if not callable(self.module):
             raise ValueError(f"module must be a torch module or a function that makes one, got {self.module!r}.")
         if self.curvature not in CURVATURES:
@@ -154,7 +163,14 @@ class Network(Problem):
         for name in ("curvature_batch_size", "batch_size"):
             check_integer(name, getattr(self, name))
         check_integer("random_state", self.random_state, least=0)
-        check_device(self.device)
+        try:
+            kind = torch.device(self.device or "cpu").type
+        except RuntimeError as error:
+            raise ValueError(
+                f"device={self.device!r} is unknown to torch: take 'cuda', for example, or None."
+            ) from error
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={self.device!r}, but torch finds no CUDA device here: take device=None.")
 
     def training(self):
         """The `TrainConfig` that holds."""
@@ -183,8 +199,6 @@ class Network(Problem):
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""
-        from handful.bilevel.selections.network import NetworkModel
-
         problem = copy(self)
         if self.train is None:
             problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
@@ -203,6 +217,101 @@ class Network(Problem):
         -------
         torch.nn.Module, in evaluation mode
         """
-        from handful.bilevel.selections.training import Trainer
+        config = self.training()
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        size, device = min(config.batch_size, len(X)), torch.device(self.device or "cpu")
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(int(rng.integers(2**63)))  # of the initial weights and dropout
+            module = self.make_module().train()
+            X = self.in_type_of(module, X)
+            optimiser = config.optimiser_of(module.parameters())
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.n_steps)
+            order = np.empty(0, np.intp)
+            for step in range(config.n_steps):
+                if len(order) < size:  # rows left of an epoch begin the next: minibatches have one size
+                    order = np.concatenate([order, rng.permutation(len(X))])
+                batch, order = torch.from_numpy(order[:size]).to(X.device), order[size:]
+                rows = X[batch] if config.augment is None else config.augment(X[batch], generator)
+                with torch.autocast(device.type, torch.bfloat16, enabled=config.bfloat16):
+                    losses = (
+                        self.row_losses(module(rows), y[batch]) if step else self.first_losses(module, rows, y[batch])
+                    )
+                    loss = losses.mean()
+                if not torch.isfinite(loss):
+                    raise ConvergenceError(
+                        f"training on {len(X)} rows diverged in step {step + 1} of {config.n_steps} (epoch "
+                        f"{1 + step * size // len(X)}): loss {loss.item():.3g} at the rate "
+                        f"{schedule.get_last_lr()[0]:.3g}; lower learning_rate, as in "
+                        "Network(..., train=TrainConfig(learning_rate=...)), or scale X and the targets."
+                    )
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                if watch is not None:
+                    watch(step + 1, module)
+        return module.eval()
 
-        return Trainer(self).fit(X, y, rng, watch)
+    def make_module(self):
+        """A module to be trained, in its initial state."""
+        return (deepcopy(self.module) if isinstance(self.module, torch.nn.Module) else self.module()).to(self.device)
+
+    def in_type_of(self, module, X):
+        """Rows X in the module's type; ValueError if that cannot hold them, and where nothing is to be trained."""
+        dtype = next((p.dtype for p in module.parameters() if p.requires_grad), None)
+        if dtype is None:
+            raise ValueError(f"module {type(module).__name__} has no parameter that asks for a gradient.")
+        X = X.to(dtype)
+        finite = torch.isfinite(X).flatten(1).all(dim=1)
+        if not finite.all():
+            raise ValueError(
+                f"X has entries that {dtype}, the network's type, cannot hold (first in row "
+                f"{int(finite.byte().argmin())} of those handed over): scale the data."
+            )
+        return X
+
+    def row_losses(self, outputs, y):
+        """The loss of every row, shape (batch,)."""
+        if self.loss is None:
+            return torch.nn.functional.cross_entropy(outputs, y, reduction="none")
+        losses = self.loss(outputs, y)
+        if losses.shape != (len(outputs),):
+            raise ValueError(
+                f"loss must give one number a row, shape ({len(outputs)},), got {tuple(losses.shape)}: torch's losses "
+                "take reduction='none'."
+            )
+        return losses
+
+    def first_losses(self, module, X, y):
+        """As `row_losses`, of a module's first minibatch: ValueError, in torch's words too, if it or the loss fails."""
+        try:
+            outputs = module(X)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"module {type(module).__name__} must take rows as they lie in X, of shape {tuple(X.shape[1:])} "
+                f"(images: reshape them in the module), but fails on {len(X)} of them: {error}"
+            ) from error
+        if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != X.shape[:1]:
+            got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+            raise ValueError(f"module must give one tensor with an output for each of {len(X)} rows, got {got}.")
+        self.check_outputs(outputs, y)
+        try:
+            return self.row_losses(outputs, y)
+        except (RuntimeError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"loss fails on outputs of shape {tuple(outputs.shape)} and targets of shape {tuple(y.shape)}, "
+                f"{y.dtype}: {error}"
+            ) from error
+
+    def check_outputs(self, outputs, y):
+        """ValueError if a module's outputs do not suit the targets that cross-entropy compares them with."""
+        if self.loss is not None:
+            return
+        classes = int(y.max()) + 1 if y.ndim == 1 else y.shape[1]
+        if outputs.ndim != 2 or outputs.shape[1] < classes or (y.ndim == 2 and outputs.shape[1] > classes):
+            raise ValueError(
+                f"module must give one number for each of {classes} classes, outputs of shape ({len(outputs)}, "
+                f"{classes}), but gives {tuple(outputs.shape)}; another loss is for `loss`."
+            )

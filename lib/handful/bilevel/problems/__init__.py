@@ -1,1 +1,0 @@
-"""Inner problems: the models that are trained on a coreset."""

@@ -1,0 +1,334 @@
+"""Gaussian mixtures as inner problem: weighted EM inside, the negative log-likelihood outside."""
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.special import log_softmax
+from sklearn.metrics import pairwise_distances_argmin
+
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
+from handful.models.problem import Problem
+
+MAX_EM = 2000
+EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
+MAX_NEWTON = 50
+SINGULAR = 1e-13  # of the variance of X: what the penalty must add to a covariance
+NEWTON_TOL = 1e-12  # nats that a further Newton step would gain
+ENTRIES = 1 << 20  # of an array over starts or rows, components and features
+
+
+class GaussianMixture(Problem):
+    """Mixture of Gaussians with full covariances (Borsos et al. 2024, Section 5.2.1), for data without labels.
+
+    The loss of a row is its negative log-likelihood, ``-log sum_j pi_j N(x | mu_j, Sigma_j)``. The inner problem is
+    solved by EM on the weighted rows, then by Newton's method, so that implicit gradients are exact. A penalty keeps
+    covariances of few points away from singular: every component counts as if it had seen a further share `prior` of
+    the data, spread about its mean with variance `prior_variance` (an inverse Wishart and a Dirichlet prior).
+
+    Parameters
+    ----------
+    n_components : number of Gaussians k
+    prior : share of the data that the penalty counts for in each component, positive
+    prior_variance : variance of those, in squared units of X, in every direction; 1 suits standardised features
+    n_init : k-means++ starts, of which the best is kept, where there is no warm start
+    random_state : int, of these starts
+
+    Notes
+    -----
+    The parameters `theta`, shape (p,) with p = k - 1 + k (d + d (d + 1) / 2), are the logits of the first k - 1 mixture
+    weights against the last, then for each component its mean and the lower triangle of L (row by row), where
+    ``L L'`` is the precision matrix. `unpack` translates.
+
+    The loss has many local minima. `solve` takes the best that EM reaches from several starts, so that a coreset is
+    selected for a trainer who does the same.
+
+    Examples
+    --------
+    >>> from handful import BilevelCoreset
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-2, 0.5, (500, 2)), rng.normal(2, 0.5, (500, 2))])
+    >>> mixture = GaussianMixture(2)
+    >>> coreset = BilevelCoreset(mixture, size=10, random_state=0).fit(X)
+    >>> theta = mixture.solve(X[coreset.indices_], None, coreset.weights_ / len(X))
+    >>> sorted(mixture.unpack(theta, 2)[1][:, 0].round().tolist())
+    [-2.0, 2.0]
+    """
+
+    needs_y = False
+
+    def __init__(self, n_components=5, *, prior=1e-3, prior_variance=1.0, n_init=10, random_state=0):
+        self.n_components = n_components
+        self.prior = prior
+        self.prior_variance = prior_variance
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def check(self):
+        """ValueError unless counts are positive integers, and prior and prior_variance positive finite numbers."""
+        for name in ("n_components", "n_init"):
+            check_integer(name, getattr(self, name))
+        why = "without it the covariance of a component with few points is singular"
+        for name in ("prior", "prior_variance"):
+            check_number(name, getattr(self, name), above=0, why=why)
+
+    # Parameters.
+
+    def _parts(self, theta, d):
+        # log mixture weights (k,), means (k, d) and lower triangular precision factors (k, d, d)
+        k = self.n_components
+        blocks, factors = np.reshape(theta[k - 1 :], (k, -1)), np.zeros((k, d, d))
+        factors[:, *np.tril_indices(d)] = blocks[:, d:]
+        return log_softmax(np.append(theta[: k - 1], 0.0)), blocks[:, :d], factors
+
+    def unpack(self, theta, n_features):
+        """The mixture behind `theta`.
+
+        Returns
+        -------
+        weights : shape (k,); means : shape (k, d); covariances : shape (k, d, d)
+        """
+        log_pi, means, factors = self._parts(theta, n_features)
+        return np.exp(log_pi), means, np.linalg.inv(factors @ factors.transpose(0, 2, 1))
+
+    # Losses and their derivatives.
+
+    def losses(self, theta, X, y=None):
+        """Negative log-likelihood of every row in nats, shape (n,)."""
+        X = np.asarray(X, dtype=np.float64)
+        log_pi, means, factors = self._parts(theta, X.shape[1])
+        parts = np.array_split(X, 1 + X.size * self.n_components // ENTRIES)
+        return np.concatenate([_responsibilities(part - means[:, None], log_pi, factors)[1] for part in parts])
+
+    def _components(self, theta, X):
+        # For each component j: which entries of theta it depends on, the gradient (n, .) of c_j = -log pi_j N(x | j) by
+        # them, the posterior probabilities r_j of the rows, (n,), and what `_curvature` needs.
+        (log_pi, means, factors), (k, d) = self._parts(theta, X.shape[1]), (self.n_components, X.shape[1])
+        rows, columns = np.tril_indices(d)
+        R, _ = _responsibilities(X - means[:, None], log_pi, factors)
+        for j, (mean, L) in enumerate(zip(means, factors)):
+            at = np.append(np.arange(k - 1), np.arange(k - 1, len(theta)).reshape(k, -1)[j])
+            x = X - mean
+            U = x @ L
+            by_logits = np.tile(np.exp(log_pi[:-1]) - (np.arange(k - 1) == j), (len(X), 1))
+            by_factor = x[:, rows] * U[:, columns] - np.diag(1.0 / np.diag(L))[rows, columns]
+            yield at, np.concatenate([by_logits, -U @ L.T, by_factor], axis=1), R[j], x, L
+
+    def gradients(self, theta, X, y=None):
+        """Gradient of every row's loss by `theta`, shape (n, p)."""
+        gradients = np.zeros((len(X), len(theta)))
+        for at, by, r, _, _ in self._components(theta, np.asarray(X, dtype=np.float64)):
+            gradients[:, at] += r[:, None] * by
+        return gradients
+
+    def _hessians(self, theta, X, weights):
+        # Hessians of weighted sums of losses, (b, p, p), of b groups of as many rows; weights are (b, rows). A row has
+        # sum_j r_j (c_j'' - c_j' c_j'^T) + l' l'^T, with the gradient l'.
+        k, b = self.n_components, len(weights)
+        H, slopes = np.zeros((b, len(theta), len(theta))), np.zeros((len(X), len(theta)))
+        pi = np.exp(self._parts(theta, X.shape[1])[0][:-1])
+        for at, by, r, x, L in self._components(theta, X):
+            slopes[:, at] += r[:, None] * by
+            share, by = weights * r.reshape(b, -1), by.reshape(b, -1, len(at))
+            own = -by.transpose(0, 2, 1) @ (share[:, :, None] * by)
+            own[:, : k - 1, : k - 1] += share.sum(axis=1)[:, None, None] * (np.diag(pi) - np.outer(pi, pi))
+            own[:, k - 1 :, k - 1 :] += _curvature(share, x.reshape(b, -1, x.shape[1]), L)
+            H[:, at[:, None], at] += own
+        slopes = slopes.reshape(b, -1, len(theta))
+        return H + slopes.transpose(0, 2, 1) @ (weights[:, :, None] * slopes)
+
+    def row_hessians(self, theta, X, y=None):
+        """As `Problem.row_hessians`, in closed form."""
+        return self._hessians(theta, np.asarray(X, dtype=np.float64), np.ones((len(X), 1)))
+
+    def hessian(self, theta, X, y, weights):
+        """Hessian of the weighted sum of losses plus the penalty, shape (p, p)."""
+        X, k, d = np.asarray(X, dtype=np.float64), self.n_components, X.shape[1]
+        (H,) = self._hessians(theta, X, np.asarray(weights, dtype=np.float64)[None])
+        log_pi, _, factors = self._parts(theta, d)
+        pi = np.exp(log_pi[:-1])
+        H[: k - 1, : k - 1] += k * self.prior * (np.diag(pi) - np.outer(pi, pi))
+        slope = np.full((k, d, d), self.prior * self.prior_variance)
+        slope[:, np.arange(d), np.arange(d)] += self.prior / _diagonals(factors) ** 2
+        H[np.diag_indices(len(H))] += _theta_of(np.zeros(k), np.zeros((k, d)), slope)
+        return H
+
+    def _penalty(self, log_pi, factors):
+        spread = 0.5 * self.prior_variance * (factors**2).sum(axis=(-3, -2, -1))
+        return self.prior * (spread - np.log(_diagonals(factors)).sum(axis=(-2, -1)) - log_pi.sum(axis=-1))
+
+    def _penalty_gradient(self, theta, d):
+        log_pi, _, factors = self._parts(theta, d)
+        k = self.n_components
+        slope = self.prior_variance * factors
+        slope[:, np.arange(d), np.arange(d)] -= 1.0 / _diagonals(factors)
+        gradient = _theta_of(np.zeros(k), np.zeros((k, d)), self.prior * slope)
+        gradient[: k - 1] = self.prior * (k * np.exp(log_pi[:-1]) - 1.0)
+        return gradient
+
+    # The inner problem.
+
+    def solve(self, X, y, weights, start=None):
+        """Minimise ``sum_i weights_i loss_i + penalty``, a local minimum.
+
+        Parameters
+        ----------
+        X : shape (n, d); y is not looked at
+        weights : shape (n,), non-negative, adding up to 1
+        start : shape (p,), parameters to start from as well, such as the solution for other weights
+
+        Returns
+        -------
+        theta : shape (p,), the best local minimum that EM reaches from `start` and from `n_init` k-means++ starts
+
+        Raises
+        ------
+        ConvergenceError
+            if the penalty is lost in the rounding of the covariance of X
+        """
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        spread = float(weights @ ((X - weights @ X) ** 2).sum(axis=1))
+        if not self.prior * self.prior_variance > SINGULAR * spread:
+            raise ConvergenceError(
+                f"covariances may be singular to rounding, with prior={self.prior:g} and prior_variance="
+                f"{self.prior_variance:g} beside a variance of X of {spread:.3g}: raise them, or scale X."
+            )
+        rng, k = as_generator(self.random_state), self.n_components
+        R = np.array([np.arange(k)[:, None] == self._labels(X, weights, rng) for _ in range(self.n_init)])
+        step = 1 + ENTRIES // (k * X.size)  # starts at a time
+        means = np.tile(weights @ X, (self.n_init, k, 1))  # where components stay that get no point
+        results = [self._em(X, weights, R[i : i + step], means[i : i + step]) for i in range(0, len(R), step)]
+        if start is not None:
+            results.append(self._em_from(X, weights, start))
+        return self._polish(X, weights, min(results, key=lambda result: result[0])[1])
+
+    def _labels(self, X, weights, rng):
+        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
+        present = np.flatnonzero(weights)
+        k = min(self.n_components, len(present))
+        seed = int(rng.integers(MAX_SEED))
+        centers, _ = kmeans_plusplus(X[present], k, sample_weight=weights[present], random_state=seed, n_local_trials=1)
+        return pairwise_distances_argmin(X, centers)
+
+    def _em_from(self, X, weights, theta):
+        log_pi, means, factors = self._parts(theta, X.shape[1])
+        R, losses = _responsibilities(X - means[:, None], log_pi, factors)
+        return self._em(X, weights, R[None], means[None], weights @ losses + self._penalty(log_pi, factors))
+
+    def _em(self, X, weights, R, means, value=np.inf):
+        # The best (penalised loss, theta) to which EM leads from responsibilities (starts, k, n), with the means that
+        # components keep where they have no point, (starts, k, d), and the penalised loss there.
+        k, prior, best = self.n_components, self.prior, (np.inf, None)
+        for step in range(MAX_EM):
+            share = R * weights
+            mass = share.sum(axis=2)
+            moved = np.einsum("akn,aknd->akd", share, X - means[:, :, None])
+            means = means + moved / np.maximum(mass, np.finfo(float).tiny)[:, :, None]
+            centred = X - means[:, :, None]
+            scatter = (share[:, :, :, None] * centred).swapaxes(2, 3) @ centred
+            scatter += prior * self.prior_variance * np.eye(X.shape[1])
+            factors = _precision_factors(scatter / (mass + prior)[:, :, None, None])
+            log_pi = np.log((mass + prior) / (1.0 + k * prior))
+            R, losses = _responsibilities(centred, log_pi, factors)
+            new = losses @ weights + self._penalty(log_pi, factors)
+            going_on = (value - new >= EM_TOL) & (step < MAX_EM - 1)
+            if not going_on.all():
+                j = np.argmin(np.where(going_on, np.inf, new))
+                if new[j] < best[0]:
+                    best = new[j], _theta_of(log_pi[j], means[j], factors[j])
+                R, means, new = R[going_on], means[going_on], new[going_on]
+                if not len(new):
+                    break
+            value = new
+        return best
+
+    def _objective(self, theta, X, weights):
+        # infinite outside the domain, where a diagonal entry of some L is not positive
+        log_pi, _, factors = self._parts(theta, X.shape[1])
+        if (_diagonals(factors) <= 0).any():
+            return np.inf
+        return weights @ self.losses(theta, X) + self._penalty(log_pi, factors)
+
+    def _polish(self, X, weights, theta):
+        # Newton's method from where EM slowed down, and away from saddle points, where EM stays.
+        value = self._objective(theta, X, weights)
+        for _ in range(MAX_NEWTON):
+            gradient = weights @ self.gradients(theta, X) + self._penalty_gradient(theta, X.shape[1])
+            hessian = self.hessian(theta, X, None, weights)
+            try:
+                step = -cho_solve(cho_factor(hessian), gradient)
+            except LinAlgError:
+                downhill = eigh(hessian, subset_by_index=[0, 0])[1][:, 0]
+                new, trial = self._leave_saddle(X, weights, theta, value, downhill)
+                if not new < value:
+                    break
+                theta, value = trial, new
+                continue
+            slope, length = -gradient @ step, 1.0
+            if not slope > NEWTON_TOL:
+                break
+            new = self._objective(theta + step, X, weights)
+            while length > 1e-6 and not new <= value - 0.1 * length * slope:
+                length *= 0.5
+                new = self._objective(theta + length * step, X, weights)
+            if not length > 1e-6:
+                break
+            theta, value = theta + length * step, new
+        return theta
+
+    def _leave_saddle(self, X, weights, theta, value, direction):
+        # The lowest of here and of where EM leads from either side along a direction of negative curvature.
+        results = [(value, theta)]
+        for side in (direction, -direction):
+            length = 1.0
+            while length > 1e-4 and not self._objective(theta + length * side, X, weights) < value:
+                length *= 0.5
+            if length > 1e-4:
+                there = self._em_from(X, weights, theta + length * side)[1]
+                results.append((self._objective(there, X, weights), there))
+        return min(results, key=lambda result: result[0])
+
+
+def _theta_of(log_pi, means, factors):
+    # the inverse of `GaussianMixture._parts`
+    lower = factors[:, *np.tril_indices(means.shape[1])]
+    return np.append(log_pi[:-1] - log_pi[-1], np.column_stack([means, lower]))
+
+
+def _diagonals(factors):
+    return np.diagonal(factors, axis1=-2, axis2=-1)
+
+
+def _precision_factors(covariances):
+    # Lower triangular L with L L' the inverse. The covariance is U U' with U upper triangular: Cholesky's factor of the
+    # matrix with rows and columns reversed.
+    upper = np.linalg.cholesky(covariances[..., ::-1, ::-1])[..., ::-1, ::-1]
+    return np.tril(np.linalg.inv(upper).swapaxes(-1, -2))
+
+
+def _responsibilities(centred, log_pi, factors):
+    # Posterior probabilities of the components, (..., k, n), and losses of the rows, (..., n), where `centred`,
+    # (..., k, n, d), are the rows less each mean.
+    U = centred @ factors
+    logs = log_pi + np.log(_diagonals(factors)).sum(axis=-1) - 0.5 * centred.shape[-1] * np.log(2.0 * np.pi)
+    logs = logs[..., None] - 0.5 * np.einsum("...d,...d->...", U, U)
+    top = logs.max(axis=-2, keepdims=True)
+    R = np.exp(logs - top)
+    total = R.sum(axis=-2, keepdims=True)
+    return R / total, -(top + np.log(total))[..., 0, :]
+
+
+def _curvature(share, x, L):
+    # Second derivative of sum_i share_i (1/2 |L' x_i|^2 - log |L|) by the mean and the lower triangle of L, (b, q, q),
+    # of b groups of centred rows: share (b, n), x (b, n, d). Moments of the rows are enough.
+    d = len(L)
+    rows, columns = np.tril_indices(d)
+    mass = share.sum(axis=1)[:, None, None]
+    first = share[:, None, :] @ x
+    second = (share[:, :, None] * x).transpose(0, 2, 1) @ x
+    H = np.empty((len(x), d + len(rows), d + len(rows)))
+    H[:, :d, :d] = mass * (L @ L.T)
+    H[:, :d, d:] = -L[:, columns] * first[:, :, rows] - np.eye(d)[:, rows] * (first @ L)[:, :, columns]
+    H[:, d:, :d] = H[:, :d, d:].transpose(0, 2, 1)
+    H[:, d:, d:] = second[:, rows[:, None], rows] * (columns[:, None] == columns)
+    H[:, d:, d:] += mass * np.diag(np.diag(1.0 / np.diag(L) ** 2)[rows, columns])
+    return H

@@ -1,0 +1,203 @@
+"""A growing coreset of a torch network, scored by minibatched implicit gradients (Section 3.5.1)."""
+
+import joblib
+import numpy as np
+import torch
+from torch.func import functional_call, grad, jvp, vjp
+
+from handful.checks import ConvergenceError
+from handful.models.base import Model
+from handful.models.checkpoint import Checkpoint
+from handful.models.inverse import ConjugateGradients, NeumannSeries
+
+NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
+
+
+class NetworkModel(Model):
+    """A growing coreset of a `Network`, for forward selection by the linear rule with equal weights.
+
+    All derivatives are taken in evaluation mode: dropout is off, batch normalisation has its running averages.
+
+    Parameters
+    ----------
+    problem : Network
+    data : Rows
+    ihvp : InverseHessian; None is a `NeumannSeries`
+
+    Attributes
+    ----------
+    module : torch.nn.Module, trained; theta : tensor, its parameters that ask for gradients, in one vector
+    """
+
+    max_candidates = 1 << 62  # no limit: gains are not predicted
+
+    def __init__(self, problem, data, ihvp=None):
+        super().__init__(problem, data, NeumannSeries() if ihvp is None else ihvp)
+        if self.ihvp.exact:
+            raise ValueError(
+                f"ihvp={self.ihvp!r} needs the whole Hessian, which is out of reach for a network: take 'neumann' or "
+                "'cg'."
+            )
+        self._u = data.share
+        self._X, self._y = torch.as_tensor(np.ascontiguousarray(data.X)), torch.as_tensor(data.y)
+        self.module = self.theta = self._checkpoint = None
+
+    # The checkpoint.
+
+    def add(self, indices):
+        """As `Model.add`; the checkpoint records the rows, if there is one."""
+        super().add(indices)
+        if self.problem.checkpoint is not None:
+            if self._checkpoint is None:
+                self._checkpoint = Checkpoint(self.problem.checkpoint, *self._task())
+            self._checkpoint.record(indices)
+
+    def load_round(self, count):
+        """As `Model.load_round`."""
+        return None if self._checkpoint is None else self._checkpoint.load_round(count)
+
+    def _task(self):
+        # What the choice depends on, as a hash, and as losses of the first points where functions can only be tried.
+        p, (X, y) = self.problem, self._rows(self.indices)
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(p.random_state)
+            module = p.make_module().eval()
+            X, augment = p.in_type_of(module, X), p.training().augment
+            X = X if augment is None else augment(X, torch.Generator().manual_seed(p.random_state))
+            losses = p.first_losses(module, X, y).double().cpu().numpy()
+        state = {name: tensor.double().cpu().numpy() for name, tensor in module.state_dict().items()}
+        options = (
+            repr(p.training()),
+            p.curvature,
+            p.curvature_batch_size,
+            p.random_state,
+            repr(module),
+            self.partners[:3],
+        )
+        data = self._X.numpy(), self._y.numpy(), self._u, self.data.absent, self.indices
+        return joblib.hash((type(self.ihvp).__name__, vars(self.ihvp), options, state, data)), losses
+
+    # Training.
+
+    def _rng(self, purpose):
+        # one for each purpose in each round, so that a run that goes on from a checkpoint draws the same
+        return np.random.default_rng((self.problem.random_state, purpose, len(self)))
+
+    def _rows(self, rows):
+        rows = torch.as_tensor(np.asarray(rows))
+        return self._X[rows].to(self.problem.device), self._y[rows].to(self.problem.device)
+
+    def _blocks(self, rows):
+        for low in range(0, len(rows), self.problem.batch_size):
+            part = rows[low : low + self.problem.batch_size]
+            yield part, *self._rows(part)
+
+    def fit(self, weights=None):
+        """Train the network from scratch on the coreset; weights must be equal."""
+        if weights is not None and np.ptp(weights) > 1e-12:
+            raise ValueError("a Network trains with equal weights only: take weighting='binary'.")
+        first = self.module is None
+        self.module = self.problem.fit_module(*self._rows(self.indices), self._rng(0))
+        trained = {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
+        self._shapes = {name: p.shape for name, p in trained.items()}
+        self.theta = torch.cat([p.ravel() for p in trained.values()])
+        if first:
+            self._X = self.problem.in_type_of(self.module, self._X)
+            with torch.no_grad():  # all classes of the data count, also those without a chosen row
+                self.problem.check_outputs(self.module(self._rows([0])[0]), self._y)
+
+    def _outputs(self, theta, X):
+        parts = theta.split([shape.numel() for shape in self._shapes.values()])
+        named = {name: part.view(shape) for part, (name, shape) in zip(parts, self._shapes.items())}
+        return functional_call(self.module, named, (X,))
+
+    def _losses(self, theta, X, y):
+        return self.problem.row_losses(self._outputs(theta, X), y)
+
+    # Products: vectors are float64 arrays of shape (p,), whatever the module's type and device.
+
+    def _tensor(self, vector):
+        return torch.from_numpy(vector).to(self.theta.device, self.theta.dtype)
+
+    def outer_gradient(self):
+        """Gradient of the mean outer loss, shape (p,)."""
+        total = 0.0
+        for rows, X, y in self._blocks(np.flatnonzero(self._u)):
+            u = torch.as_tensor(self._u[rows], device=X.device)
+            total = total + grad(lambda theta, X=X, y=y, u=u: (u * self._losses(theta, X, y)).sum())(self.theta)
+        return _vector(total)
+
+    @torch.no_grad()
+    def mean_loss(self):
+        """Weighted mean of the outer losses at the current parameters."""
+        blocks = self._blocks(np.flatnonzero(self._u))
+        return float(sum(self._u[rows] @ self._losses(self.theta, X, y).cpu().numpy() for rows, X, y in blocks))
+
+    def hvp(self, rng):
+        """The function ``v -> H v``: curvature of the inner problem on a minibatch.
+
+        Conjugate gradients, which are for one matrix, have the same minibatch in every call, the Neumann series, which
+        averages, a fresh one.
+        """
+        size = min(self.problem.curvature_batch_size, len(self))
+        chosen, decay = np.array(self.indices), self.problem.training().weight_decay
+        if isinstance(self.ihvp, ConjugateGradients):
+            chosen = rng.choice(chosen, size, replace=False)
+
+        def hvp(vector):
+            X, y = self._rows(rng.choice(chosen, size, replace=False) if size < len(chosen) else chosen)
+            v = self._tensor(vector)
+
+            def outputs_of(theta):
+                return self._outputs(theta, X)
+
+            def loss_of(outputs):
+                return self.problem.row_losses(outputs, y).mean()
+
+            if self.problem.curvature == "hessian":
+                _, product = jvp(grad(lambda theta: loss_of(outputs_of(theta))), (self.theta,), (v,))
+            else:
+                outputs, output_tangent = jvp(outputs_of, (self.theta,), (v,))
+                _, loss_hvp = jvp(grad(loss_of), (outputs,), (output_tangent,))
+                (product,) = vjp(outputs_of, self.theta)[1](loss_hvp)
+            return _vector(product) + decay * vector
+
+        return hvp
+
+    def hessian_product(self, v):
+        """As `Model.hessian_product`, on the round's first minibatch."""
+        return self.hvp(self._rng(1))(v)
+
+    def inverse_hessian(self, g):
+        """As `Model.inverse_hessian`; ConvergenceError where a Neumann series diverges."""
+        if not g.any():  # the network fits all rows to the last digit
+            return g
+        hvp = self.hvp(self._rng(1))
+        if isinstance(self.ihvp, ConjugateGradients):
+            return self.ihvp.solve(hvp, g)
+        n_terms, damping = self.ihvp.n_terms, self.ihvp.damping
+        with np.errstate(over="ignore", invalid="ignore"):
+            direction = self.ihvp.solve(hvp, g)
+        # If no curvature is negative, each of the terms is at most |g| over the largest one, hence at most this:
+        length, longest = np.linalg.norm(direction), g @ g / np.linalg.norm(hvp(g) + damping * g)
+        if not length <= 2 * n_terms * longest:  # twice, since minibatches differ
+            raise ConvergenceError(
+                f"the Neumann series on {len(self)} points diverged (length {length:.2g} after {n_terms} "
+                "terms): the Hessian is not positive; take curvature='gauss-newton', or a damping."
+            )
+        return direction
+
+    def scores(self, v):
+        """As `Model.scores`; noise where the network fits all rows, so that no place in X is favoured."""
+        scores = np.empty(len(self._u))
+        if not self.gradient.any():
+            return self._rng(2).uniform(0.0, NO_GAIN, len(scores))
+        v = self._tensor(v)
+        for rows, X, y in self._blocks(np.arange(len(scores))):
+            _, slopes = jvp(lambda theta, X=X, y=y: self._losses(theta, X, y), (self.theta,), (v,))
+            scores[rows] = slopes.cpu().numpy()
+        return scores
+
+
+def _vector(tensor):
+    return tensor.detach().cpu().numpy().astype(np.float64)
