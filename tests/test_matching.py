@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from handful import LeastSquares, Logistic, MatchedCoreset
+from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import Poisson, judge, pareto_k, recombine
@@ -238,6 +238,21 @@ def test_every_mode_that_a_search_finds_is_matched():
 
     matched = MatchedCoreset(likelihood_of_square, at="posterior", start=[[0.5], [-0.7], [0.8]], random_state=0).fit(x)
     assert sorted(np.round(matched.modes_[:, 0], 1)) == [-1.0, 1.0]
+
+
+def test_a_stream_of_chunks_keeps_the_sums_of_all_rows():
+    problem, X, y, _ = CASES["logistic"]
+    theta = np.random.default_rng(0).normal(size=(30, 4))
+    tree = MergeReduce(MatchedCoreset(problem, at=theta), size=31, leaf_size=400, random_state=0)
+    for chunk in np.array_split(np.arange(len(X)), 9):
+        tree.partial_fit(X[chunk], y[chunk])
+    X_small, y_small, w = tree.rows()
+    sums = []
+    for rows, labels, weights in ((X, y, np.ones(len(X))), (X_small, y_small, w)):
+        model, t = likelihood(problem, labels)
+        sums.append(Rows(model, rows, t, weights).sums(theta))
+    assert len(w) <= 31
+    assert np.abs(sums[1] / sums[0] - 1).max() < 1e-10
 
 
 @pytest.mark.parametrize("at", ["path", "posterior"])
