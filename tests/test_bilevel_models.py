@@ -9,7 +9,8 @@ import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import ConjugateGradients, ConvergenceError, Exact, Forward, Joint, NeumannSeries, Problem
 from handful.bilevel.strategy import CANDIDATES, top_candidates
-from handful.bilevel.weights import optimise_weights, simplex_quadratic
+from handful.bilevel.weights import on_simplex, optimise_weights, simplex_quadratic
+from handful.linalg import project_simplex
 from handful.models import Rows, glm
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
@@ -670,3 +671,10 @@ def test_the_model_is_left_solved_for_the_weights_returned():
     c = optimise_weights(model)
     theta = np.roll(inner_solution(problem, X, y, share(300, np.arange(10), c)), 1)
     np.testing.assert_allclose(model.theta[:, 0], theta, atol=1e-5 * np.abs(theta).max())
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(-6, 6))
+def test_weights_go_to_the_nearest_point_of_the_simplex(seed, s, log_size):
+    w = 10.0**log_size * np.random.default_rng(seed).normal(size=s)
+    np.testing.assert_allclose(on_simplex(w), project_simplex(w), rtol=1e-12, atol=1e-12)

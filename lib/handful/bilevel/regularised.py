@@ -3,9 +3,8 @@
 import numpy as np
 
 from handful.bilevel.strategy import Strategy
-from handful.bilevel.weights import final_weights
+from handful.bilevel.weights import final_weights, on_simplex
 from handful.checks import check_integer, check_number
-from handful.linalg import simplex_point
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
 MOST_PENALTY = 1e100  # where a larger one has long ceased to change the way
@@ -146,7 +145,7 @@ class _Descent:
         slope = self.gradient + 0.5 * beta / np.sqrt(self._mixed(w))
         value = self.loss + beta * np.sqrt(self._mixed(w)).sum()
         for _ in range(40):
-            trial = simplex_point(w - self._length * slope, 1.0)
+            trial = on_simplex(w - self._length * slope)
             move = trial - w
             if not move.any():
                 break

@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from handful.linalg import simplex_point
-
 _ZERO = 1e-9  # smallest weight that counts as positive, in units of 1 / s
 GAUSS_NEWTON_BELOW = 400  # points up to which an s x s matrix is cheap
+
+
+def on_simplex(w):
+    """The point of the simplex nearest to `w`, shape (s,) (Duchi et al. 2008)."""
+    w = w - w.max()
+    u = np.sort(w)[::-1]
+    levels = (np.cumsum(u) - 1.0) / np.arange(1, len(u) + 1)
+    return np.maximum(w - levels[np.flatnonzero(u > levels)[-1]], 0.0)
 
 
 def simplex_quadratic(Q, b, start):
@@ -116,7 +122,7 @@ def descend(model, weights=None, *, max_iter=30, tol=1e-5):
     length = 0.1 / (s * max(slope.std(), np.finfo(float).tiny))
     for _ in range(max_iter):
         for _ in range(20):
-            trial = simplex_point(c - length * slope, 1.0)
+            trial = on_simplex(c - length * slope)
             move = trial - c
             new, new_slope = _slope(model, trial)
             if new <= loss - 1e-4 * (move @ move) / length:
