@@ -65,7 +65,7 @@ def test_the_claims_hold_for_the_tree_of_the_figure_and_fail_for_another():
     names = ["C1", "C2", "C3", "C4", "C12", "C5", "C34", "C6", "C56", "C7", "C1234"]
     steps = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
     tree = pd.DataFrame(dict(seed=0, step=steps, coreset=names, weight=[len(n) - 1 for n in names], points=2))
-    assert set(judged(tree).values()) == {"agrees"}
+    assert judged(tree) == {"tree": "agrees"}
     other = tree.assign(coreset=tree.coreset.replace("C12", "C23"))  # the wrong pair was merged
-    assert judged(other)["coresets"] == judged(other)["rule"] == "disagrees"
-    assert judged(tree[tree.coreset != "C12"])["memory"] == "disagrees"  # none was: a fourth slot at step 4
+    assert judged(other) == {"tree": "disagrees"}
+    assert judged(tree[tree.coreset != "C12"]) == {"tree": "disagrees"}  # none was: a fourth slot at step 4

@@ -5,7 +5,6 @@ from handful.bilevel.weights import descend
 
 from handful_papers.bico import multiclass
 from handful_papers.bico.cntk_features import image_features
-from handful_papers.claims import Evidence
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
 
@@ -82,10 +81,6 @@ def path_rows(dataset, seed, *, n_train, n_landmarks, gamma, l2, share):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    falls = smallest_falls(run.parameters["n_directions"], 50, rng=np.random.default_rng(0))
     last = run.rows[run.rows.level == run.parameters["share"]]
     left = last.pivot(index="seed", columns="method", values="positive")
-    return {
-        "bico-fig01-falls-to-edges": Evidence({"": falls}, shown=float(falls.min())),
-        "bico-fig01-sparsity": (left["no penalty"] / left["penalty"]).to_numpy(),
-    }
+    return {"bico-fig01-sparsity": (left["no penalty"] / left["penalty"]).to_numpy()}

@@ -164,19 +164,13 @@ TWO_PERCENT = 2.0
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = choose_sensitivity(run.rows, "test_accuracy")  # as the paper: the constants that test best
-    honest = choose_sensitivity(run.rows, "train_loss")
     within = run.parameters["within"]
     return {
         "bico-fig06-weighted-2pct": _at_two_percent(rows, "bico weighted"),
         "bico-fig06-binary-twice": _sizes_over(rows, "bico", "bico weighted", within),
         "bico-fig06-above-binary": _lead(rows, "bico"),
         "bico-fig06-above-weighted": _lead(rows, "bico weighted"),
-        "bico-fig06-seconds": _seconds(rows),
-        "bico-fig06-weighted-150x": _slower(rows),
-        "bico-fig06-weighted-2pct-ours": _at_two_percent(rows, "bico weighted quadratic"),
-        "bico-fig06-above-weighted-honest": _lead(honest, "bico weighted"),
         "bico-fig06-above-quadratic-ours": _lead(rows, "bico quadratic"),
-        "bico-fig06-above-weighted-ours": _lead(rows, "bico weighted quadratic"),
     }
 
 
@@ -222,23 +216,3 @@ def _sizes_over(rows, method, other, within):
 def _lead(rows, method):
     rows = rows[rows.method != "full"]
     return paired_differences(rows, a=method, b=BASELINES, value="test_accuracy", by=["dataset", "size"])
-
-
-def _seconds_of(rows, method):
-    mine = rows[rows.method == method].dropna(subset="seconds")
-    return mine[mine["size"] == mine["size"].max()].set_index(["dataset", "seed"]).seconds
-
-
-def _facts(rows):
-    n = rows[rows.method == "full"]["size"].min()
-    return {"largest_size": int(rows.loc[rows.method == "bico", "size"].max()), "rows": int(n)}
-
-
-def _seconds(rows):
-    return Evidence({"": _seconds_of(rows, "bico").groupby(level="seed").mean().to_numpy()}, facts=_facts(rows))
-
-
-def _slower(rows):
-    ratio = _seconds_of(rows, "bico weighted") / _seconds_of(rows, "bico")
-    settings = {d: group.to_numpy() for d, group in ratio.groupby(level="dataset")}
-    return Evidence(settings, facts=_facts(rows))

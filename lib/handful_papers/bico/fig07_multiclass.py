@@ -3,6 +3,7 @@
 from handful_papers.bico.multiclass import where_shown
 from handful_papers.claims import Evidence, paired_differences
 
+N_CLASSES = 10
 TENTH = 10.0  # percent
 MARGIN = 0.5  # points of test accuracy up to which two methods are called level
 
@@ -10,22 +11,20 @@ MARGIN = 0.5  # points of test accuracy up to which two methods are called level
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows = run.rows.assign(percent=run.rows.share.round(1))
-    facts = {f"{d}_rows": int(n) for d, n in rows[rows.method == "full"].groupby("dataset")["size"].max().items()}
+    n = rows[rows.method == "full"].groupby("dataset")["size"].max()
+    each = [n[name] / (N_CLASSES * (about["n_landmarks"] + 1)) for name, about in run.parameters["sets"].items()]
+    facts = {"rows_for_each_coefficient": min(each)}
     facts |= {"largest_share": float(rows[rows.method == "bico"].groupby("dataset").share.max().min())}
-    shown = drawn_sizes(rows)
-    weighted = rows.merge(rows.loc[rows.method == "bico forward weighted", ["dataset", "percent"]].drop_duplicates())
-    found = {
-        "bico-fig07-compression-mnist": _compression(rows, "mnist"),
-        "bico-fig07-compression-cifar10": _compression(rows, "cifar10"),
-        "bico-fig07-above-forward": _lead(rows, "bico", ["uniform"]),
-        "bico-fig07-above-reg": _lead(shown, "bico regularised", ["uniform"]),
-        "bico-fig07-kmeans-not-always": _lead(rows, "kmeans++", ["uniform"]),
-        "bico-fig07-forgetting-not-always": _lead(rows, "forgetting", ["uniform"]),
-        "bico-fig07-others-forward": _lead(rows, "bico", ["kmeans++", "forgetting"]),
-        "bico-fig07-own-weights": _lead(weighted, "bico forward weighted", ["bico"]),
-        "bico-fig07-others-reg": _lead(shown, "bico regularised", ["kmeans++", "forgetting"]),
+    regularised = {
+        ("regularised", *s[1:]): v for s, v in _lead(drawn_sizes(rows), "bico regularised", "uniform").items()
     }
-    return {id: Evidence(one.settings, facts=facts, lacks=one.lacks) for id, one in found.items()}
+    forward = {("forward", *s[1:]): v for s, v in _lead(rows, "bico", "uniform").items()}
+    others = {(m, *s[1:]): v for m in ("kmeans++", "forgetting") for s, v in _lead(rows, m, "uniform").items()}
+    return {
+        "bico-fig07-compression": _compression(rows, facts),
+        "bico-fig07-above-uniform": Evidence(forward | regularised, facts=facts),
+        "bico-fig07-others-not-always": Evidence(others, facts=facts),
+    }
 
 
 def drawn_sizes(rows):
@@ -42,17 +41,20 @@ def drawn_sizes(rows):
     return rows.merge(where_shown(lenient)[["dataset", "share"]].drop_duplicates())
 
 
-def _compression(rows, dataset):
-    mine = rows[rows.dataset == dataset].set_index("seed")
-    tenth = mine[(mine.method == "bico regularised") & (mine.share <= TENTH)]
-    if tenth.empty:
-        return Evidence(lacks=f"no weighted coreset of at most {TENTH:g} % of {dataset}")
-    largest = tenth[tenth["size"] == tenth["size"].max()].test_accuracy
-    return Evidence({"": (largest - mine[mine.method == "full"].test_accuracy).to_numpy()})
+def _compression(rows, facts):
+    settings = {}
+    for dataset, mine in rows.set_index("seed").groupby("dataset"):
+        tenth = mine[(mine.method == "bico regularised") & (mine.share <= TENTH)]
+        if tenth.empty:
+            return Evidence(lacks=f"no weighted coreset of at most {TENTH:g} % of {dataset}")
+        largest = tenth[tenth["size"] == tenth["size"].max()].test_accuracy
+        settings[dataset] = (largest - mine[mine.method == "full"].test_accuracy).to_numpy()
+    return Evidence(settings, facts=facts)
 
 
-def _lead(rows, method, others):
-    rows = rows[rows.method.isin([method, *others])]
-    if not {method, *others} <= set(rows.method):
-        return Evidence(lacks=f"no size at which both {method} and {', '.join(others)} are shown")
-    return Evidence(paired_differences(rows, a=method, b=others, value="test_accuracy", by=["dataset", "percent"]))
+def _lead(rows, method, other):
+    """Leads by (other, dataset, percent); none where the method is not shown."""
+    rows = rows[rows.method.isin([method, other])]
+    if not {method, other} <= set(rows.method):
+        return {}
+    return paired_differences(rows, a=method, b=other, value="test_accuracy", by=["dataset", "percent"])

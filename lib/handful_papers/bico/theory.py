@@ -357,6 +357,7 @@ def elongated_pool(rng):
 # --- which numbers decide the claims
 
 
+A_THOUSANDTH = 0.001  # of the largest score: influences up to here are equal
 WITHIN = 4  # standard errors of a simulation that count as agreement
 UNTOLD = "the run does not tell its constants"
 
@@ -364,36 +365,30 @@ UNTOLD = "the run does not tell its constants"
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     values = {statement: rows for statement, rows in run.rows.groupby("statement")}
-    found = {"bico-prop1": {f"problem {r.seed}": [r.value] for r in values["Proposition 1"].itertuples()}}
-    for name in "568":
-        z = values[f"Proposition {name}"].value.abs()
-        found[f"bico-prop{name}"] = Evidence({"": (WITHIN - z).to_numpy()}, shown=float(z.max()))
-    for id, name in [("bico-proposition7", "Proposition 7"), ("bico-proposition2-9", "Proposition 2 and 9")]:
-        found[id] = _limit(values[name])
-    found["bico-lemma10"] = _lemma_10(values["Lemma 10"], run.facts)
+    room = {"Proposition 1": 1 - values["Proposition 1"].value / A_THOUSANDTH}
+    for name in ("Proposition 5", "Proposition 6", "Proposition 8"):
+        room[name] = 1 - values[name].value.abs() / WITHIN
+    for name in ("Proposition 7", "Proposition 2 and 9"):
+        room |= _limit(name, values[name])
+    room["Lemma 10: smooth"] = 1 - values["Lemma 10"].value
     gaps = {s.partition(": ")[2]: rows for s, rows in values.items() if s.startswith("Theorem 3")}
-    found["bico-theorem3-printed"] = _rate(gaps, run.facts, scaled=False)
-    found["bico-theorem3-rho"] = _rate(gaps, run.facts, scaled=True)
-    for design in "AV":
-        found[f"bico-design-{design.lower()}"] = values[f"{design}-design"].value.to_numpy()
-    return found
+    if "least_eigenvalue" in run.facts:
+        room["Lemma 10: convex"] = [run.facts["least_eigenvalue"]]
+    return {
+        "bico-identities": Evidence(
+            {name: np.asarray(of) for name, of in room.items()},
+            lacks="" if "least_eigenvalue" in run.facts else UNTOLD,
+        ),
+        "bico-theorem3-printed": _rate(gaps, run.facts, scaled=False),
+        "bico-theorem3-rho": _rate(gaps, run.facts, scaled=True),
+    }
 
 
-def _limit(rows):
-    """How the distance from the limit falls with n, and whether the simulations agree."""
+def _limit(name, rows):
+    """Room between -.9 and the power of n with which the distance from the limit falls, and of the simulations."""
     exponent = float(np.polyfit(np.log(rows.n), np.log(rows.value), 1)[0])
     z = ((rows.simulated - rows.value) / rows.standard_error).abs()
-    settings = {"-0.9 minus the exponent": [-0.9 - exponent]}
-    settings["4 minus the simulations' distance in standard errors"] = (WITHIN - z).to_numpy()
-    return Evidence(settings, shown=exponent)
-
-
-def _lemma_10(rows, facts):
-    if "least_eigenvalue" not in facts:
-        return Evidence(lacks=UNTOLD)
-    settings = {"convex: least eigenvalue, share of the largest": [facts["least_eigenvalue"]]}
-    settings["smooth: 1 minus the largest, share of the constant"] = (1 - rows.value).to_numpy()
-    return Evidence(settings, shown=float(rows.value.max()))
+    return {f"{name}: exponent": [-0.9 - exponent], f"{name}: simulation": 1 - z / WITHIN}
 
 
 def _rate(gaps, facts, *, scaled):
