@@ -294,6 +294,7 @@ def _chosen_of_block(block, selector, seed):
         size *= OF_ONE_CLASS
     if n_present > size:
         block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
+        block = block.of_positive_weight()  # optimised weights may be 0
     return n_present, block
 
 

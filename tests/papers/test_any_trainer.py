@@ -49,21 +49,14 @@ def test_the_choice_is_measured_by_the_best_of_the_draws():
     assert found.ratio.mean() == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("choice", "safe", "better"),
-    [(0.8, "agrees", "agrees"), (1.0, "agrees", "cannot tell"), (1.3, "disagrees", "disagrees")],
-)
-def test_claims_follow_the_ratio(choice, safe, better):
+@pytest.mark.parametrize(("choice", "better"), [(0.8, "agrees"), (1.0, "cannot tell"), (1.3, "disagrees")])
+def test_claims_follow_the_ratio(choice, better):
     run = Run(made_up(choice), {"unseen": ["new", "newer"]}, {}, "laptop")
     verdicts = {
         claim["id"].removeprefix("own-trainer-"): claim["verdict"]
         for claim in judge_all(figure(NAME)["claim"], run, evidence)
     }
-    assert {verdicts[f"{trainer}-safe"] for trainer in TRAINERS} == {safe}
-    assert verdicts["unseen"] == better
-    assert verdicts["weights"] == "agrees"
-    if choice != 1.0:  # six trainers at equal loss: one may look better by chance
-        assert {verdicts[f"{trainer}-better"] for trainer in TRAINERS} == {better}
+    assert verdicts == {"better": better, "unseen": better}
 
 
 def test_draws_weigh_what_their_class_weighs():

@@ -64,4 +64,3 @@ def test_what_was_not_run_is_said_and_what_was_is_shown():
     assert shown_ratio({}).lacks == "the data set was not run"
     settings = {"a": [1.0, 4.0], "b": [8.0, 8.0]}
     assert shown_ratio(settings).shown == pytest.approx(4.0)
-    assert shown_ratio(settings, pick=min).shown == pytest.approx(2.0)
