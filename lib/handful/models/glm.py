@@ -51,7 +51,7 @@ class GLM(Model):
         self.link, self.intercept = problem.link(K), float(problem.fit_intercept)
         self.narrow = K == 1 and d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
-        self._columns = data.columns if K == 1 else self.X
+        self._columns, self._last = data.columns if K == 1 else self.X, None  # the last inverse Hessian times gradient
         self.share = data.share.astype(self.X.dtype)[:, None]
         self._sample = data.sample(4096 if K == 1 else 512, rng)[:: 1 if self.narrow or K > 1 else 8]
         self._clear()
@@ -219,15 +219,22 @@ class GLM(Model):
     def _precondition(self, G):
         return dpotrs(self._factor, G, lower=True)[0]
 
-    def _solve(self, G, tol, damping=0.0):
-        # the solution V of (H + damping I) V = G, shape (p, K), by preconditioned conjugate gradients
+    def _solve(self, G, tol, damping=0.0, start=None):
+        # the solution V of (H + damping I) V = G, shape (p, K), by preconditioned conjugate gradients, from `start` if
+        # that is nearer than the preconditioned G
         factor = self._factor if damping == 0.0 else self._factorise(damping)
         V = dpotrs(factor, G, lower=True)[0]
         if G.shape[1] == 1:
             return V
+        enough = tol**2 * np.vdot(G, V)
         rest = G - self._product(V, damping)
         direction = image = dpotrs(factor, rest, lower=True)[0]
-        size, enough = np.vdot(rest, image), tol**2 * np.vdot(G, V)
+        size = np.vdot(rest, image)
+        if start is not None:
+            other = G - self._product(start, damping)
+            there = dpotrs(factor, other, lower=True)[0]
+            if np.vdot(other, there) < size:
+                V, rest, direction, image, size = start, other, there, there, np.vdot(other, there)
         for _ in range(MAX_CG):
             if size <= enough:
                 return V
@@ -281,10 +288,12 @@ class GLM(Model):
         if not self.ihvp.exact:
             return self.ihvp.solve(self.hessian_product, G)
         inside, l2 = self._inside(G), self.l2 + self.ihvp.damping
-        V = self._solve(inside, 10 * self.tol, self.ihvp.damping)
-        if isinstance(self.span, Features):
-            return V
-        return np.concatenate([V[:1], self.span.lift(V[1:] - inside[1:] / l2) + G[1:] / l2])
+        start = None if self._last is None or self._trained is not None else self._inside(self._last)
+        V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
+        if not isinstance(self.span, Features):
+            V = np.concatenate([V[:1], self.span.lift(V[1:] - inside[1:] / l2) + G[1:] / l2])
+        self._last = V
+        return V
 
     def hessian_product(self, V):
         """As `Model.hessian_product`."""
