@@ -114,4 +114,6 @@ def test_estimators_streams_and_comparisons_take_frames(frame):
     np.testing.assert_array_equal(stream.fit(F, labels).rows()[0], stream.fit(X, y).rows()[0])
     options = dict(sizes=[30], seeds=2, verbose=False)
     found, plain = (compare(KCenter(), LogisticRegression(), *data, **options).frame for data in ((F, labels), (X, y)))
+    of_the_clock = ["best of draws", "more uniform rows"]  # as much as the seconds of the choice pay for
+    found, plain = (one[~one["method"].isin(of_the_clock)] for one in (found, plain))
     assert found["score"].tolist() == plain["score"].tolist()
