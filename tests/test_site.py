@@ -83,8 +83,9 @@ def test_the_papers_pages_hold_their_items_their_claims_and_the_executed_noteboo
         paper, stem = name.split("/")
         page = text[paper]
         assert [item["title"] for item in figure(name)["item"] if item["title"] not in page + text["items"]] == []
-        assert [c.text for c in figure(name)["claim"] if site_text(c.text) not in page] == []
-        assert DOCS / "notebooks" / paper / f"{stem}.ipynb" in written
+        if (DOCS.parent / "figures" / "laptop" / f"{name}.json").exists():  # else its claims are not judged yet
+            assert [c.text for c in figure(name)["claim"] if site_text(c.text) not in page] == []
+            assert DOCS / "notebooks" / paper / f"{stem}.ipynb" in written
 
 
 def site_text(text):

@@ -69,7 +69,7 @@ class KMeansPlusPlus(_Centers):
         return plain_seeds(X, sample_weight, self.size, int(rng.integers(MAX_SEED)))
 
 
-def plain_seeds(X, weights, n, seed):
+def plain_seeds(X, weights, n, random_state):
     """Rows by k-means++ as published, one draw a step: int array, shape (n,), distinct.
 
     The draws are those of `sklearn.cluster.kmeans_plusplus` with ``n_local_trials=1``, at half of its time.
@@ -79,9 +79,9 @@ def plain_seeds(X, weights, n, seed):
     X : centred array or CSR matrix, shape (rows, d)
     weights : shape (rows,), positive
     n : int, at most the number of rows
-    seed : int
+    random_state : int
     """
-    random = np.random.RandomState(seed)
+    random = np.random.RandomState(random_state)
     sq_norms = row_norms(X, squared=True)
     rounding = 4 * np.finfo(np.float64).eps * sq_norms
     X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
