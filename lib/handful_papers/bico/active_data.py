@@ -165,7 +165,7 @@ def from_folder(folder, words, *, n_copies):
     Raises
     ------
     ValueError
-        for a folder without .wav files, and files that are none.
+        for a folder without .wav files, and files of another kind.
 
     Warns
     -----

@@ -83,14 +83,6 @@ def per_task(rows, methods):
     return chosen[["method", "seed", "task", "accuracy"]]
 
 
-def selection_share(rows, method="bico"):
-    """Seconds of selection over seconds of training, percent: stream -> one value a seed, of all beta together."""
-    runs = rows[rows.method == method].groupby(["stream", "beta", "seed"], sort=False)
-    seconds = runs[["select_seconds", "train_seconds"]].first().groupby(level=["stream", "seed"], sort=False).sum()
-    share = 100.0 * seconds.select_seconds / seconds.train_seconds
-    return {stream: values.to_numpy() for stream, values in share.groupby(level="stream", sort=False)}
-
-
 def display_table(table):
     """`beside_paper` for a reader: "79.3 ± 0.5" and the paper's beside it."""
 
