@@ -263,8 +263,8 @@ def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(rule="cubic"), r"rule must be one of .*'linear'.*got 'cubic'"),
-        (dict(weighting=None), r"weighting must be one of .*got None"),
+        (dict(rule="cubic"), r"rule of BilevelCoreset must be one of .*'linear'.*got rule='cubic'"),
+        (dict(weighting=None), r"weighting of BilevelCoreset must be one of .*got weighting=None"),
         (dict(strategy="backward"), r"strategy must be one of .*got 'backward'"),
         (
             dict(strategy=Forward),

@@ -142,9 +142,12 @@ def test_long_selections_keep_their_precision():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"design": "D"}, r"design must be one of \('A', 'V'\), got 'D'"),
-        ({"rule": "quadratic"}, r"rule must be one of \('exact', 'linear'\)"),
-        ({"prior_precision": 0.0}, r"prior_precision must be a finite number greater than 0, got prior_precision=0\.0"),
+        ({"design": "D"}, r"design of OptimalDesign must be one of \('A', 'V'\), got design='D'"),
+        ({"rule": "quadratic"}, r"rule of OptimalDesign must be one of \('exact', 'linear'\)"),
+        (
+            {"prior_precision": 0.0},
+            r"prior_precision of OptimalDesign must be a finite number greater than 0, got prior_precision=0\.0",
+        ),
     ],
 )
 def test_bad_options_are_named(pool, options, message):

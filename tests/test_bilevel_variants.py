@@ -422,7 +422,7 @@ def test_polishing_the_weights_of_algorithm_2_lowers_the_outer_loss():
         (dict(ihvp=NeumannSeries(0)), {}, "n_terms of NeumannSeries must be an integer of at least 1"),
         (dict(ihvp=Exact(damping=-1.0)), {}, r"damping of Exact must be a finite number of at least 0"),
         (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
-        (dict(outer="both"), {}, "outer must be one of"),
+        (dict(outer="both"), {}, "outer of BilevelCoreset must be one of"),
         (dict(outer="validation"), {}, "with no validation set"),
         ({}, dict(validation=(np.ones((4, 3)), np.ones(4))), "with a validation set"),
         (dict(outer="validation"), dict(validation=(np.ones((4, 2)), np.ones(4))), "has 2 features, but X has 3"),

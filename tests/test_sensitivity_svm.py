@@ -330,7 +330,7 @@ def test_sample_size_follows_the_theorem(cancer):
         ({"sampling": "all"}, "sampling must be one of"),
         ({"n_clusters": 0}, "n_clusters must be"),
         ({"n_clusters": "many"}, "n_clusters must be"),
-        ({"size": 0}, "size must be an integer of at least 1"),
+        ({"size": 0}, "size of SVMCoreset must be an integer of at least 1"),
         ({"size": 1000, "sampling": "systematic"}, "size must be at most"),
     ],
 )

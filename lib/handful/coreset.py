@@ -16,9 +16,11 @@ from handful.checks import (
     as_generator,
     check_coreset,
     check_magnitude,
+    check_options,
     check_sample_weight,
     check_size,
     checked_shape,
+    integer,
 )
 from handful.types import Block, Table, joined, take_rows
 
@@ -106,9 +108,11 @@ class Selector(BaseEstimator):
 
     where `X` is a checked 2-d array or CSR matrix of finite floats, `y` a 1-d array or None,
     `sample_weight` a float64 array of length n (ones where the caller gave none) and `rng` a
-    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
+    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected. A table `_options` says
+    what its options may be (`check_options`).
     """
 
+    _options = {"size": integer()}  # those of a subclass are added: see `check_options`
     _needs_y = False  # `fit` refuses y=None
     _takes_sparse = False
     _dtypes = (np.float64, np.float32)  # others are converted to the first
@@ -140,6 +144,7 @@ class Selector(BaseEstimator):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        check_options(self)
         if is_blocks(X, y, sample_weight):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)

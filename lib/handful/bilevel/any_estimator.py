@@ -20,7 +20,7 @@ from tqdm import tqdm
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
 from handful.bilevel.selector import BilevelCoreset
-from handful.checks import MAX_SEED, check_integer
+from handful.checks import MAX_SEED, integer
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
 from handful.types import Seed
@@ -99,6 +99,7 @@ class AnyEstimatorCoreset(Selector):
     True
     """
 
+    _options = {"n_draws": integer(least=0), "n_exchanges": integer(least=0), "n_held_out": integer(least=0)}
     _needs_y = True
     _size_per_column = np.inf  # from a sample of rows in blocks: it trains dozens of times
     _takes_sparse = True  # under linear models
@@ -156,9 +157,6 @@ class AnyEstimatorCoreset(Selector):
 
     def _check_X_y(self, X, y):
         self.candidates(1.0)  # tells first whether the family is unknown
-        check_integer("n_draws", self.n_draws, least=0)
-        check_integer("n_exchanges", self.n_exchanges, least=0)
-        check_integer("n_held_out", self.n_held_out, least=0)
         before, last = self._steps()
         if before is None or y is None:
             X, y = self._check_features(X, y, last)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from handful.checks import check_number, check_rows, check_vector
+from handful.checks import check_number, check_rows, check_vector, number, one_of
 from handful.coreset import Selector
 
-OPTIONS = {"design": ("A", "V"), "rule": ("exact", "linear")}
+DESIGNS = ("A", "V")
 MAX_UPDATES = 2000
 TOL = 1e-8
 # Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
@@ -70,7 +70,8 @@ def _checked(X, weights, design, prior_precision, target):
     X = check_rows(X).astype(np.float64)
     weights = check_vector(weights, "weights", len(X), least=0)
     check_number("prior_precision", prior_precision, least=0)
-    _check_choice("design", design)
+    if design not in DESIGNS:
+        raise ValueError(f"design must be one of {DESIGNS}, got {design!r}.")
     return X, weights, X if target is None else check_rows(target, "target")
 
 
@@ -81,11 +82,6 @@ def _determined(value, precision):
             "a larger one, other weights, or scale X."
         )
     return value
-
-
-def _check_choice(name, value):
-    if value not in OPTIONS[name]:
-        raise ValueError(f"{name} must be one of {OPTIONS[name]}, got {value!r}.")
 
 
 def _covariance(X, weights, precision):
@@ -143,6 +139,12 @@ class OptimalDesign(Selector):
     True
     """
 
+    _options = {
+        "design": one_of(*DESIGNS),
+        "rule": one_of("exact", "linear"),
+        "prior_precision": number(above=0, why="without it fewer experiments than features determine nothing"),
+    }
+
     def __init__(
         self,
         design="V",
@@ -163,7 +165,6 @@ class OptimalDesign(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        self._check_options()
         X = X.astype(np.float64)
         if self.fit_intercept:
             X = np.column_stack([X, np.ones(len(X))])
@@ -176,12 +177,6 @@ class OptimalDesign(Selector):
             weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
         self.objective_ = 0.5 * float(np.sum(_covariance(X[chosen], weights, self.prior_precision) * M))
         return chosen, weights * (sample_weight.sum() / weights.sum())
-
-    def _check_options(self):
-        for name in OPTIONS:
-            _check_choice(name, getattr(self, name))
-        why = "without it fewer experiments than features determine nothing"
-        check_number("prior_precision", self.prior_precision, above=0, why=why)
 
     def _greedy(self, X, M, absent):
         # One row more changes F^-1 by a matrix of rank one: two matrix-vector products a step for all candidates.

@@ -4,6 +4,7 @@ import numpy as np
 
 from handful.bilevel.strategy import Strategy, best_rows, random_start
 from handful.bilevel.weights import final_weights
+from handful.checks import integer, or_none
 
 
 class Exchange(Strategy):
@@ -19,7 +20,7 @@ class Exchange(Strategy):
     max_iter : int, steps; the paper takes 200
     """
 
-    integers = ("batch_size", "max_iter")
+    _options = {"batch_size": or_none(integer()), "max_iter": integer()}
 
     def __init__(self, batch_size=None, *, max_iter=200):
         self.batch_size = batch_size
@@ -69,7 +70,7 @@ class Elimination(Strategy):
     batch_size : int, points dropped a step. None: a 200th of the rows (the paper: 200 of 45,000)
     """
 
-    integers = ("batch_size",)
+    _options = {"batch_size": or_none(integer())}
 
     def __init__(self, batch_size=None):
         self.batch_size = batch_size

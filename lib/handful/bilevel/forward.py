@@ -6,6 +6,7 @@ import numpy as np
 
 from handful.bilevel.strategy import Strategy, best_rows, random_start
 from handful.bilevel.weights import optimise_weights
+from handful.checks import integer, one_of, or_none
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
 # Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
@@ -30,7 +31,7 @@ class Forward(Strategy):
     """
 
     ranks = True
-    integers = ("batch_size", "n_start")
+    _options = {"batch_size": or_none(integer()), "n_start": or_none(integer()), "every_class": one_of(True, False)}
 
     def __init__(self, batch_size=None, *, n_start=None, every_class=True):
         self.batch_size = batch_size

@@ -4,7 +4,7 @@ import numpy as np
 
 from handful.bilevel.strategy import Strategy
 from handful.bilevel.weights import final_weights, on_simplex
-from handful.checks import check_integer, check_number
+from handful.checks import integer, number
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
 MOST_PENALTY = 1e100  # where a larger one has long ceased to change the way
@@ -30,7 +30,13 @@ class Regularised(Strategy):
         optimised by Gauss-Newton steps. 0 keeps the weights of the step that crossed the size
     """
 
-    integers = ("max_iter", "plateau")
+    _options = {
+        "max_iter": integer(),
+        "threshold": number(least=0, below=1),
+        "plateau": integer(),
+        "shrink": number(above=0, most=1),
+        "polish_max_iter": integer(least=0),
+    }
 
     def __init__(self, max_iter=1000, *, threshold=0.01, plateau=5, shrink=0.99, polish_max_iter=30):
         self.max_iter = max_iter
@@ -38,13 +44,6 @@ class Regularised(Strategy):
         self.plateau = plateau
         self.shrink = shrink
         self.polish_max_iter = polish_max_iter
-
-    def check(self):
-        """ValueError if an option makes no sense."""
-        super().check()
-        check_integer("polish_max_iter", self.polish_max_iter, of=self, least=0)
-        check_number("threshold", self.threshold, of=self, least=0, below=1)
-        check_number("shrink", self.shrink, of=self, above=0, most=1)
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""

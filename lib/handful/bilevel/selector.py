@@ -14,6 +14,7 @@ from handful.bilevel.outer import OUTER, outer_rows
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Strategy
 from handful.blocks import is_blocks
+from handful.checks import one_of
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.models.inverse import as_inverse_hessian
@@ -24,11 +25,6 @@ from handful.models.problem import check_problem
 from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
-OPTIONS = {
-    "rule": ("auto", "quadratic", "linear"),
-    "weighting": ("auto", "binary", "optimised", "corrective"),
-    "outer": OUTER,
-}
 
 
 def _classifies(selector):
@@ -103,6 +99,11 @@ class BilevelCoreset(Selector):
     True
     """
 
+    _options = {
+        "rule": one_of("auto", "quadratic", "linear"),
+        "weighting": one_of("auto", "binary", "optimised", "corrective"),
+        "outer": one_of(*OUTER),
+    }
     _needs_y = True
     _takes_sparse = True
     _rows_per_column, _size_per_column = 200, 4  # of blocks; measured on a9a and generated rows
@@ -220,9 +221,6 @@ class BilevelCoreset(Selector):
     def _checked_options(self):
         problem = self._problem()
         check_problem(problem)
-        for name, allowed in OPTIONS.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
         strategy = named_option("strategy", self.strategy, STRATEGIES, Strategy, "Forward(batch_size=25)")
         forward, weighting = isinstance(strategy, Forward), self.weighting
         if weighting == "corrective" and not forward:

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.checks import ConvergenceError, check_integer
+from handful.checks import ConvergenceError, check_options
 
 CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
 
@@ -12,15 +12,10 @@ class Strategy(BaseEstimator):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
 
     ranks = False  # whether, with equal weights, the first k points are the coreset of size k
-    integers: tuple[str, ...] = ()  # options that are positive integers, or None where that is their default
 
     def check(self):
         """ValueError if an option makes no sense."""
-        defaults = type(self)()
-        for name in self.integers:
-            value = getattr(self, name)
-            if value is not None or getattr(defaults, name) is not None:
-                check_integer(name, value, of=self)
+        check_options(self)
 
     def start(self, rows, labels, size, rule, rng):
         """Rows to begin with: all that may be chosen, unless a subclass draws some of them.

@@ -8,7 +8,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_array, as_generator, check_magnitude, check_sample_weight, check_size, check_vector
+from handful.checks import (
+    as_array,
+    as_generator,
+    check_magnitude,
+    check_sample_weight,
+    check_size,
+    check_vector,
+    integer,
+    number,
+    or_none,
+)
 from handful.coreset import Selector
 from handful.matching import likelihoods as equations
 from handful.matching.excess import path_excess
@@ -92,6 +102,8 @@ class MatchedCoreset(Selector):
 
     _ranks = False
     _dtypes = (np.float64,)
+
+    _options = {"size": or_none(integer()), "tol": number(above=0)}
 
     def __init__(
         self,
