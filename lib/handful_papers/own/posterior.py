@@ -11,6 +11,7 @@ from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import find_pilot
 from handful.matching.rows import Rows
 from scipy.special import gammaln, log_expit, logsumexp
+from scipy.stats import gaussian_kde
 
 from handful_papers.claims import Evidence
 
@@ -94,18 +95,19 @@ def table(dataset, n, seed, columns=None):
 
 
 class Truth:
-    """The posterior of all rows, by draws of a multivariate t around its mode that are weighted over all rows."""
+    """A posterior, by draws of a multivariate t around its mode that are weighted over all of its rows."""
 
-    def __init__(self, problem, X, y, prior, start, rng, n_draws, freedom=20):
+    def __init__(self, problem, X, y, prior, start, rng, n_draws, weights=None, freedom=20):
         model, target = likelihood(problem, y)
-        self.rows = Rows(model, X, target, np.ones(len(X)))
+        self.rows = Rows(model, X, target, np.ones(len(X)) if weights is None else weights)
         self.pilot, self.log_prior, counts = find_pilot(self.rows, prior, start)
         self.n_terms, d = len(counts) + np.count_nonzero(np.tril(counts)), len(counts)
         chi = np.sqrt(rng.chisquare(freedom, (n_draws, 1)) / freedom)
         self.z = rng.standard_normal((n_draws, d)) / chi
         self.theta = self.pilot.modes[0] + self.z @ self.pilot.roots[0].T
         self.proposal = -0.5 * (freedom + d) * np.log1p((self.z**2).sum(1) / freedom)
-        self.full = self.rows.sums(self.theta) + self.log_prior(self.theta)
+        self.proposal -= np.linalg.slogdet(self.pilot.roots[0])[1]
+        self.full = self.of(self.theta)
         self.weights = self.normalised(self.full)
 
     def normalised(self, log_density):
@@ -113,20 +115,45 @@ class Truth:
         log_weights = log_density - self.proposal
         return np.exp(log_weights - logsumexp(log_weights))
 
+    def of(self, theta):
+        """Log density at other parameters, up to the constant that `log_z` is."""
+        return self.rows.sums(theta) + self.log_prior(theta)
+
     def of_rows(self, indices, weights):
         """Log density of the posterior of some weighted rows, at the draws, up to a constant."""
         return self.rows.take(indices, weights).sums(self.theta) + self.log_prior(self.theta)
 
-    def divergence(self, log_density):
-        """Divergence from the posterior of all rows to another, in nats."""
-        constants = logsumexp(self.full - self.proposal) - logsumexp(log_density - self.proposal)
-        return float(self.weights @ (self.full - log_density) - constants)
+    def log_z(self, log_density=None):
+        """Logarithm of the integral of a density, this posterior's own if None, up to what all of its size share."""
+        return logsumexp((self.full if log_density is None else log_density) - self.proposal) - np.log(len(self.z))
+
+    def divergence(self, log_density, log_z=None):
+        """Divergence from this posterior to another, in nats; `log_z` is for one that lies elsewhere."""
+        log_z = self.log_z(log_density) if log_z is None else log_z
+        return float(self.weights @ (self.full - log_density) - self.log_z() + log_z)
 
     def moments(self, log_density):
         """Mean and covariance of a density."""
         w = self.normalised(log_density)
         mean = w @ self.theta
         return mean, ((self.theta - mean).T * w) @ (self.theta - mean)
+
+
+def problem_of(what, n, seed, columns):
+    """Problem, X, y, start and prior of a model, a table or the protocol: see `posterior_rows`."""
+    if what in MODELS:
+        return *generated(what, n, seed), 2.0
+    if what == "bike_poisson":
+        data = load("bike_poisson")
+        return Poisson("softplus", fit_intercept=False), data.X, data.y.astype(float), None, 1.0
+    return Logistic(), *table(what, n, seed, columns), None, 1.0
+
+
+def random_rows(truth, problem, X, y, prior, start, rng, n_draws):
+    """3,000 random rows, of few a third, that stand for all by their weights: how many, and their posterior."""
+    few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
+    weights = np.full(len(few), len(X) / len(few))
+    return len(few), Truth(problem, X[few], None if y is None else y[few], prior, start, rng, n_draws, weights)
 
 
 def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
@@ -142,23 +169,14 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
     columns : int or None, the columns of a table that are used, at most
     """
     rng = np.random.default_rng([seed, 7])
-    if what in MODELS:
-        problem, X, y, start = generated(what, n, seed)
-        prior = 2.0
-    elif what == "bike_poisson":
-        data = load("bike_poisson")
-        problem, X, y, start, prior = Poisson("softplus", fit_intercept=False), data.X, data.y.astype(float), None, 1.0
-    else:
-        problem, start, prior = Logistic(), None, 1.0
-        X, y = table(what, n, seed, columns)
+    problem, X, y, start, prior = problem_of(what, n, seed, columns)
     truth = Truth(problem, X, y, prior, start, rng, n_draws)
     same = dict(
         what=what, n=len(X), d=truth.theta.shape[1], n_terms=truth.n_terms, n_effective=1 / (truth.weights**2).sum()
     )
     found = [same | dict(method="laplace", rows=0, kl=truth.divergence(-0.5 * (truth.z**2).sum(1)))]
-    few = rng.choice(len(X), min(3000, len(X) // 3), replace=False)
-    kl = truth.divergence(truth.of_rows(few, np.full(len(few), len(X) / len(few))))
-    found.append(same | dict(method="uniform", rows=len(few), kl=kl))
+    m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
+    found.append(same | dict(method="uniform", rows=m, kl=truth.divergence(random.of(truth.theta), random.log_z())))
     for multiple in multiples:
         start_time = time.process_time()
         matched = MatchedCoreset(
@@ -176,6 +194,38 @@ def posterior_rows(what, seed, *, n, n_draws, multiples, columns=None):
             row["kl_stan_all"] = two_moments(truth.moments(truth.full), stan)
         found.append(same | row)
     return found
+
+
+def marginal_rows(what, seed, *, n, n_draws, columns=None, n_points=121):
+    """The marginal of the coefficient that is largest at the mode, a dict for each method and point of its axis.
+
+    Parameters
+    ----------
+    what, n, n_draws, columns : as in `posterior_rows`; the rows are matched at `MatchedCoreset`'s own choice of size
+    n_points : int, over four standard deviations around the means of all methods
+    """
+    rng = np.random.default_rng([seed, 8])
+    problem, X, y, start, prior = problem_of(what, n, seed, columns)
+    truth = Truth(problem, X, y, prior, start, rng, n_draws)
+    matched = MatchedCoreset(problem, at="posterior", prior=prior, start=start, random_state=seed).fit(X, y)
+    m, random = random_rows(truth, problem, X, y, prior, start, rng, n_draws)
+    of_matched = truth.normalised(truth.of_rows(matched.indices_, matched.weights_))
+    which = int(np.argmax(np.abs(truth.pilot.modes[0])))
+    draws = {
+        "full": (len(X), truth.theta[:, which], truth.weights),
+        "matched": (len(matched.indices_), truth.theta[:, which], of_matched),
+        "uniform": (m, random.theta[:, which], random.weights),
+    }
+    centers = {method: (w @ x, np.sqrt(w @ (x - w @ x) ** 2)) for method, (_, x, w) in draws.items()}
+    low = min(mean - 4 * deviation for mean, deviation in centers.values())
+    high = max(mean + 4 * deviation for mean, deviation in centers.values())
+    grid = np.linspace(low, high, n_points)
+    same = dict(what="marginal", n=len(X), d=truth.theta.shape[1], n_terms=truth.n_terms)
+    return [
+        same | dict(method=method, rows=size, point=i, x=at, density=height)
+        for method, (size, x, w) in draws.items()
+        for i, (at, height) in enumerate(zip(grid, gaussian_kde(x, weights=w)(grid)))
+    ]
 
 
 def data_moments():
