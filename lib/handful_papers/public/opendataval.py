@@ -1,0 +1,147 @@
+"""OpenDataVal's noisy labels: how well rankings of the rows find them, on its formula sets and on six real tables."""
+
+import time
+
+import numpy as np
+from cleanlab.rank import get_label_quality_scores
+from handful import Logistic, suspects
+from handful.data import load
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.metrics import average_precision_score, f1_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from handful_papers.claims import Evidence
+from handful_papers.published import published
+
+L2, N_FOLDS = 1e-2, 5
+FORMULAS = ("fried", "2dplanes")
+LEAST = "least loss"
+ITEM = "OpenDataVal, noisy labels"
+
+
+def models(n):
+    """The classifiers that rank, by name; n rows are trained on."""
+    trees = dict(n_estimators=n, min_samples_leaf=5)
+    return {
+        "logistic": Logistic(L2),
+        "forest": RandomForestClassifier(**trees),
+        "extra trees": ExtraTreesClassifier(**trees, bootstrap=True, max_features=0.5),
+    }
+
+
+def friedman(rng, n):
+    """OpenDataVal's `fried`: Friedman's first function, above its mean or not."""
+    X = rng.random((n, 10))
+    rest = 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=n)
+    return X, (10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + rest > 14.41).astype(int)
+
+
+def planes(rng, n):
+    """OpenDataVal's `2dplanes`: Breiman's two planes, above zero or not."""
+    X = rng.integers(-1, 2, (n, 10)).astype(float)
+    X[:, 0] = rng.choice([-1.0, 1.0], n)
+    one, other = 3 + 3 * X[:, 1] + 2 * X[:, 2] + X[:, 3], -3 + 3 * X[:, 4] + 2 * X[:, 5] + X[:, 6]
+    return X, (np.where(X[:, 0] > 0, one, other) + np.sqrt(2) * rng.normal(size=n) > 0).astype(int)
+
+
+def noisy(dataset, n, rate, rng):
+    """n rows, columns of variance one, labels 0, 1, ... of which a share is replaced by others; and which ones."""
+    if dataset in FORMULAS:
+        X, y = (friedman if dataset == "fried" else planes)(rng, n)
+    else:
+        source = load(dataset)
+        rows = rng.permutation(len(source.y))[:n]
+        X, y = np.asarray(source.X[rows], float), np.unique(source.y[rows], return_inverse=True)[1]
+    X = X[:, X.std(axis=0) > 0]
+    wrong = rng.choice(len(y), round(rate * len(y)), replace=False)
+    y[wrong] = (y[wrong] + rng.integers(1, y.max() + 1, len(wrong))) % (y.max() + 1)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y, np.isin(np.arange(len(y)), wrong)
+
+
+def lower_cluster(values):
+    """OpenDataVal's rule: the lower of two clusters of the values, by the split of the least squared error."""
+    order = np.argsort(values, kind="stable")
+    v, k = values[order], np.arange(1, len(values))
+    first, second = np.cumsum(v)[:-1], np.cumsum(v**2)[:-1]
+    rest = (second[-1] + v[-1] ** 2 - second) - (v.sum() - first) ** 2 / (len(v) - k)
+    return np.isin(np.arange(len(v)), order[: np.argmin(second - first**2 / k + rest) + 1])
+
+
+def rankings(X, y, n_trees, seed):
+    """Ranking -> probability of each row's label by a model that did not see it, and the CPU seconds that took."""
+    found, folds = {}, StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
+    for name, model in models(n_trees).items():
+        start = time.process_time()
+        values = np.exp(-suspects(model, X, y, n_folds=N_FOLDS, random_state=seed).scores_)
+        found[f"suspects, {name}"] = values, time.process_time() - start
+        start = time.process_time()
+        own = model.estimator(len(y) * (1 - 1 / N_FOLDS)) if name == "logistic" else model.set_params(random_state=seed)
+        chances = cross_val_predict(own, X, y, cv=folds, method="predict_proba")
+        values = get_label_quality_scores(y, chances, method="self_confidence")
+        found[f"cleanlab, {name}"] = values, time.process_time() - start
+    for whose in ("suspects", "cleanlab"):  # the model whose predictions fit the labels best, wrong ones included
+        mine = [one for ranking, one in found.items() if ranking.startswith(whose)]
+        values = min((one[0] for one in mine), key=lambda v: -np.log(np.maximum(v, 1e-12)).mean())
+        found[f"{whose}, {LEAST}"] = values, sum(seconds for _, seconds in mine)
+    return found
+
+
+def label_rows(dataset, seed, *, n, rates, n_trees):
+    """F1 and average precision of every ranking, a dict for each and for each share of wrong labels.
+
+    Parameters
+    ----------
+    dataset : "fried" or "2dplanes", or a name of the registry
+    seed : int, of the rows, of the wrong labels and of the models
+    n : int, rows, at most
+    rates : list of float, shares of the labels that are replaced by another class
+    n_trees : int, of the forests
+    """
+    rows = []
+    for rate in rates:
+        X, y, wrong = noisy(dataset, n, rate, np.random.default_rng((seed, round(1000 * rate))))
+        for ranking, (values, seconds) in rankings(X, y, n_trees, seed).items():
+            worst = np.isin(np.arange(len(y)), np.argsort(values, kind="stable")[: wrong.sum()])
+            row = dict(f1=f1_score(wrong, lower_cluster(values)), f1_share=f1_score(wrong, worst))
+            row |= dict(ap=average_precision_score(wrong, -values), loss=-np.log(np.maximum(values, 1e-12)).mean())
+            rows.append(dict(dataset=dataset, rate=rate, method=ranking, n=len(y), **row, seconds=seconds))
+    return rows
+
+
+def printed():
+    """The published F1 scores as a table: a row for each method, columns "fried 10%", ..."""
+    return published("public", ITEM).pivot(index="row", columns="column", values="value")
+
+
+# --- which numbers decide the claims
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows, table = run.rows, printed()
+
+    def lead(method, others, column, of):
+        wide = of[of.method.isin([method, *others])].pivot(
+            index=["dataset", "rate", "seed"], columns="method", values=column
+        )
+        found = (wide[method] - wide[others].max(axis=1)).groupby(["dataset", "rate"])
+        return {f"{dataset} {rate:.0%}": one.to_numpy() for (dataset, rate), one in found}
+
+    formula, real = rows[rows.dataset.isin(FORMULAS)], rows[~rows.dataset.isin(FORMULAS)]
+    chosen = formula[formula.method == f"suspects, {LEAST}"].groupby(["dataset", "rate"]).f1
+    beside = {f"{dataset} {rate:.0%}": one.to_numpy() for (dataset, rate), one in chosen}
+    beside = {setting: values for setting, values in beside.items() if setting in table}
+
+    def over(row):
+        return {setting: values - table.loc[row, setting] for setting, values in beside.items()}
+
+    def known(given):
+        return Evidence(given) if given else Evidence(lacks="no published number for these sets", reason="data")
+
+    ours, theirs = f"suspects, {LEAST}", [f"cleanlab, {LEAST}"]
+    return {
+        "public-labels-oob": known(over("Data-OOB, logistic models")),
+        "public-labels-lossval": known(over("LossVal, the best of its settings")),
+        "public-labels-cleanlab-f1": known(lead(ours, theirs, "f1", real)),
+        "public-labels-cleanlab-ap": known(lead(ours, theirs, "ap", real)),
+    }
