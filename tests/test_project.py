@@ -63,7 +63,7 @@ ROOMS = [
     ["warmup"],
     ["cli"],
 ]
-PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")  # rooms of handful_papers; its other modules are the machinery
+PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")  # the rest of handful_papers is machinery
 MAX_LINES = 450
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
