@@ -1,0 +1,85 @@
+"""The picture that leads the README and the site: what few rows lose, and a posterior from few rows.
+
+``python -m handful_papers.own.lead`` draws it from the rows on record of `hundred_rows` and `posterior`.
+"""
+
+from handful_papers.own import METHODS
+from handful_papers.provenance import ROOT, write_atomically
+from handful_papers.run import FIGURES
+from handful_papers.style import render, use_style
+
+TARGET = FIGURES / "lead.png"
+SIDE, POINTS = 2.75, 9.5  # inches of a panel, type size: legible where both panels share 390 pixels
+
+
+def excess(rows):
+    """Held-out loss above all rows at the trainer's own penalty: (method, size) -> quartiles over tables and splits."""
+    own = rows[(rows.way == "l2 x 1") & rows.method.isin(["uniform", "bilevel"])]
+    return own.groupby(["method", "m"]).excess.quantile([0.25, 0.5, 0.75]).unstack()
+
+
+def least_matched(rows):
+    """For each table the fewest matched rows, and their median excess: a frame with columns rows and excess."""
+    own = rows[(rows.way == "l2 x 1") & (rows.method == "matched")]
+    least = own[own.m == own.groupby(["dataset", "seed"]).m.transform("min")]
+    return least.groupby("dataset")[["rows", "excess"]].median()
+
+
+def draw(hundred, posterior):
+    """The figure, from the rows of both records."""
+    import matplotlib.pyplot as plt
+
+    use_style()
+    plt.rcParams.update({key: POINTS for key in ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize")})
+    plt.rcParams.update({"axes.titlesize": POINTS})
+    fig, (left, right) = plt.subplots(1, 2, figsize=(2 * SIDE, SIDE), layout="constrained")
+    chosen, random, matched = (METHODS[m]["color"] for m in ("bilevel", "uniform", "matched"))
+
+    quartiles = excess(hundred)
+    for method, colour in (("uniform", random), ("bilevel", chosen)):
+        one = quartiles.loc[method]
+        left.plot(one.index, one[0.5], color=colour, lw=2.2, marker="o", ms=4)
+        left.fill_between(one.index, one[0.25], one[0.75], color=colour, alpha=0.15, lw=0)
+    least = least_matched(hundred)
+    left.plot(least.rows, least.excess, color=matched, ls="", marker="D", ms=5, zorder=5, clip_on=False)
+    left.axhline(0, color=METHODS["full"]["color"], lw=1)
+    left.set(xscale="log", xlabel="training rows", ylabel="held-out loss above all rows", ylim=(-0.24, 1.5))
+    sizes = quartiles.loc["uniform"].index[::2]
+    left.set_xticks(sizes, [str(m) for m in sizes])
+    left.set_yticks([0, 0.5, 1, 1.5])
+    left.minorticks_off()
+    middle = quartiles.loc["uniform"][0.5]
+    left.annotate("random", (middle.index[1], middle.iloc[1]), (4, 6), textcoords="offset points", color=random)
+    left.annotate("chosen", (sizes[0], 0), (0, 6), textcoords="offset points", color=chosen)
+    left.annotate(
+        "matched", (least.rows.max(), 0), (0, -7), textcoords="offset points", color=matched, ha="right", va="top"
+    )
+
+    curves = {method: one for method, one in posterior[posterior.what == "marginal"].groupby("method")}
+    right.fill_between(curves["full"].x, curves["full"].density, color="#c8c8c8", lw=0)
+    right.plot(curves["uniform"].x, curves["uniform"].density, color=random, lw=1.8, ls="--")
+    right.plot(curves["matched"].x, curves["matched"].density, color=matched, lw=1.8)
+    words = [("full", "all {:,} rows", "#555555"), ("matched", "{:,} matched", matched)]
+    for place, (method, text, colour) in enumerate([*words, ("uniform", "{:,} random", random)]):
+        where = (0.03, 0.98 - 0.11 * place)
+        right.text(
+            *where, text.format(int(curves[method].rows.iloc[0])), transform=right.transAxes, color=colour, va="top"
+        )
+    right.set(xlabel="a coefficient", ylabel="posterior density", yticks=[])
+    right.set_ylim(0, 1.45 * max(one.density.max() for one in curves.values()))
+    for ax in (left, right):
+        ax.grid(False)
+    return fig
+
+
+def main():
+    """Draw `TARGET` from the records of profile laptop."""
+    import pandas as pd
+
+    rows = [pd.read_csv(FIGURES / "laptop" / "own" / f"{name}.csv") for name in ("hundred_rows", "posterior")]
+    write_atomically(TARGET, render(draw(*rows))["png"])
+    print(TARGET.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
