@@ -77,13 +77,14 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import run, site
+    from handful_papers import picture, run, site
 
     profiles = tuple(args.profile or run.COMMITTED)
     if args.judge:
         for path, record in run.records(profiles=profiles)[0]:
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
+        picture.write()
     print(site.terminal(profiles))
     rows, refused = site.item_rows(profiles)
     wrong = refused + [

@@ -47,6 +47,35 @@ def published(paper, item):
     return table[chosen].reset_index(drop=True)
 
 
+def beside(paper, declared, rows):
+    """The numbers that a paper prints, with ours of the same cells.
+
+    Parameters
+    ----------
+    declared : list of dict, `beside` of a figure's .toml: formats `item`, `row` and `column` that name the paper's cell
+        from the columns of `rows`; `names`, column -> our word -> the paper's; `value`, the column with our number;
+        `best`, a column of which the value with the highest mean counts, as in the paper
+    rows : pandas.DataFrame, of a record
+
+    Returns
+    -------
+    pandas.DataFrame with columns item, row, column, ours, ours_sd (over seeds), value, sd; no row for a bound
+    """
+    import pandas as pd
+
+    cell, found = ["item", "row", "column"], []
+    for how in declared:
+        named = rows.replace(how.get("names", {})).dropna(subset=how["value"])
+        each = pd.DataFrame([{k: how[k].format(**row) for k in cell} for row in named.to_dict("records")])
+        best = named[how["best"]].fillna(0).to_numpy() if "best" in how else 0
+        each = each.assign(best=best, seed=named.seed.to_numpy(), ours=named[how["value"]].to_numpy(float))
+        runs = each.groupby([*cell, "best", "seed"]).ours.mean().groupby(level=[*cell, "best"]).agg(["mean", "std"])
+        found.append(runs.loc[runs["mean"].groupby(level=cell).idxmax()].reset_index())
+    ours = pd.concat(found).rename(columns={"mean": "ours", "std": "ours_sd"})
+    printed = _published(paper)
+    return ours.merge(printed[printed.bound == ""], on=cell)[[*cell, "ours", "ours_sd", "value", "sd"]]
+
+
 def printed_settings(printed, paper):
     """The paper's printed numbers as settings of a rule.
 

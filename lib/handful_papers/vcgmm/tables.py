@@ -129,6 +129,19 @@ def against_printed(rows, dataset, role, quantity):
     return found
 
 
+def cells(rows):
+    """Ours of the cells of Table 1 on the paper's data, from a record's rows: row, column, seed and value."""
+    found = []
+    for data, role in PAPERS_DATA.items():
+        for method in ("vargmm", "lwcs", "vcgmm"):
+            line = _printed_rows(role, method)
+            ours = quantities(rows, data, method, _printed_setting(line["row"].iloc[0]))
+            for key, name in QUANTITIES.items():
+                cell = line[line.column.str.endswith(name)][["row", "column"]].iloc[0]
+                found.append(pd.DataFrame(dict(cell) | dict(seed=ours.index, value=ours[key].to_numpy())))
+    return pd.concat(found, ignore_index=True)
+
+
 def _printed_setting(row):
     """The setting that a row of Table 1 names, as ours are labelled: "N'=8192" for "vc-GMM G=5 N'=2^13"."""
     last = row.split()[-1]

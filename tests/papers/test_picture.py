@@ -1,0 +1,47 @@
+"""The reproduction in one picture: which of our numbers stands beside which printed one."""
+
+import pandas as pd
+import pytest
+from handful_papers import picture
+from handful_papers.experiment import figure, names
+from handful_papers.published import beside, published
+from handful_papers.site import item_rows
+
+
+def test_a_cell_is_the_mean_over_seeds_of_the_best_setting():
+    how = dict(item="Table 4", row="{method}", column="{stream}", value="accuracy", best="beta")
+    how["names"] = {"method": {"bico": "BiCo"}}
+    rows = pd.DataFrame(
+        [("bico", "PMNIST", beta, seed, 80 + beta + seed) for beta in (0, 3) for seed in (0, 2)]
+        + [("not printed", "PMNIST", 0, 0, 9.0)],
+        columns=["method", "stream", "beta", "seed", "accuracy"],
+    )
+    [cell] = beside("bico", [how], rows).itertuples()
+    assert (cell.row, cell.ours, round(cell.ours_sd, 6), cell.value, cell.sd) == ("BiCo", 84, 1.414214, 86.11, 0.25)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "beside" in figure(name)])
+def test_what_is_declared_names_cells_that_the_paper_prints(name):
+    """Every word of `names` that stands for a method, and every format, leads to a cell of the record."""
+    row = next(row for row in item_rows()[0] if row["name"] == name)
+    if row["record"] is None:
+        pytest.skip("not on record yet")
+    found = picture.ratios(row)
+    cells = (found[:, 3] == 0).sum()
+    assert cells >= 6
+    assert ((found[:, 1] <= found[:, 0]) & (found[:, 0] <= found[:, 2])).all()
+    for how in figure(name)["beside"]:
+        if "{" not in how["item"]:
+            assert len(published(name.split("/")[0], how["item"])) >= 6
+
+
+def test_what_was_run_of_a_paper_follows_from_the_record():
+    record = {
+        "item": "bico/fig10_active_learning",
+        "level": {"kind": "part"},
+        "reductions": ["n_seeds = 1 instead of 2"],
+    }
+    assert picture.extents(record) == ("reduced", "reduced", "replaced")
+    record = {"item": "bico/fig04_gmm_selection", "level": {"kind": "generated"}, "reductions": []}
+    assert picture.extents(record) == ("as printed",) * 3
+    assert {figure(name).get("model", "as printed") for name in names()} <= set(picture.WORDS)
