@@ -55,14 +55,15 @@ def draw(rows):
     """The figure, from rows of `site.item_rows`; a line for each notebook that makes an item of a paper."""
     import matplotlib.pyplot as plt
 
-    rows = [row for row in rows if row["record"] and any(item["label"] for item in figure(row["name"])["item"])]
+    colours = dict(zip((key for key, paper in papers().items() if "short" in paper), HUES))
+    labelled = [row for row in rows if row["record"] and any(item["label"] for item in figure(row["name"])["item"])]
+    rows = [row for row in labelled if row["name"].split("/")[0] in colours]
     use_style()
     plt.rcParams.update(
         dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.5)
     )
     size = (5.2, 0.19 * len(rows) + 1.3)
     fig, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(5, 2.2), layout="constrained")
-    colours = dict(zip(papers(), HUES))
     left.axvline(1, color="0.2", lw=1)
     for height, row in enumerate(rows):
         colour, found = colours[row["name"].split("/")[0]], ratios(row)
