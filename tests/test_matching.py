@@ -7,10 +7,11 @@ import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
-from handful.matching import Poisson, judge, pareto_k, recombine
+from handful.matching import Poisson, judge, recombine
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import Pilot, find_pilot, newton
 from handful.matching.rows import Rows
+from handful.matching.verdict import pareto_k
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
@@ -56,17 +57,20 @@ def test_matched_sums_add_whatever_the_chunks():
     F = np.column_stack([np.ones(5000), rng.normal(size=(5000, 40))])
     for n_chunks in (1, 7, 50):
         kept = [(c[i], w) for c in np.array_split(np.arange(5000), n_chunks) for i, w, _ in [recombine(F[c])]]
-        rows, weights = (np.concatenate(part) for part in zip(*kept))
-        i, w, _ = recombine(F[rows], weights=weights)
-        assert len(i) <= 41
-        assert np.abs(w @ F[rows[i]] - F.sum(0)).max() < 1e-10 * np.abs(F).sum(0).max()
+        for deleted in (0, min(3, n_chunks - 1)):  # chunks that are taken away: the others' handfuls stay
+            rows, weights = (np.concatenate(part) for part in zip(*kept[deleted:]))
+            i, w, _ = recombine(F[rows], weights=weights)
+            left = F[np.concatenate(np.array_split(np.arange(5000), n_chunks)[deleted:])]
+            assert len(i) <= 41
+            assert np.abs(w @ F[rows[i]] - left.sum(0)).max() < 1e-10 * np.abs(F).sum(0).max()
 
 
 def test_features_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="features must be finite"):
         recombine(np.array([[1.0, np.nan], [1.0, 2.0]]))
-    with pytest.raises(ValueError, match="shape"):
-        recombine(np.ones(3))
+    for features in (np.ones(3), np.ones((3, 0))):
+        with pytest.raises(ValueError, match="shape"):
+            recombine(features)
 
 
 # The path ------------------------------------------------------------------------------------------------------------
@@ -198,11 +202,13 @@ def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
     theta = np.random.default_rng(0).normal(size=(30, 4))
     matched = MatchedCoreset(problem, at=theta).fit(X, y)
     values = matched.log_likelihood(theta, X, y)
-    by_array = MatchedCoreset(values.reshape(2, 15, -1)).fit(X)
-    for few in (matched, by_array):
-        assert len(few.indices_) <= 31
-        assert np.allclose(values[:, few.indices_] @ few.weights_, values.sum(1), rtol=1e-11)
+    rows, weights, _ = recombine(np.column_stack([np.ones(len(X)), values.T]))
+    for indices, w in ((matched.indices_, matched.weights_), (rows, weights)):
+        assert len(indices) <= 31
+        assert np.allclose(values[:, indices] @ w, values.sum(1), rtol=1e-11)
     assert np.isnan(matched.kl_)
+    few = MatchedCoreset(problem, at=theta, size=11).fit(X, y)
+    np.testing.assert_array_equal(few.parameters_, theta[[0, 3, 6, 9, 12, 16, 19, 22, 25, 29]])
 
 
 @pytest.mark.parametrize("package", ["torch", "jax"])
@@ -402,6 +408,17 @@ def test_what_cannot_be_matched_is_refused_by_name():
         (dict(penalties=[0.0, 1.0]), (X, y), "penalties must be positive"),
         (dict(at=[[np.nan, 0.0, 0.0]]), (X, y), "finite"),
         (dict(problem="logistic"), (X, y), "problem must be"),
+        (dict(problem=Logistic), (X, y), "problem must be"),
+        (dict(problem=np.ones((10, 300))), (X, y), "recombine"),
+        (dict(problem=Logistic(l2=0), at="posterior"), (X, y), "l2 must be"),
+        (dict(at=np.zeros((0, 3))), (X, y), r"at must hold .* got shape \(0, 3\)"),
+        (dict(at=np.zeros((9, 4))), (X, y), "must hold 3 coefficients"),
+        (dict(at=None), (X, y), "at must hold"),
+        (dict(at="posterior", prior=0), (X, y), "positive deviations, one or 3"),
+        (dict(at="posterior", prior=[1.0, 1.0]), (X, y), "one or 3, got 2"),
+        (dict(at="posterior", prior=lambda theta: -np.abs(theta)), (X, y), r"prior must give shape \(1,\)"),
+        (dict(at="posterior", start=[0.0]), (X, y), "must hold 3 coefficients"),
+        (dict(size=301), (X, y), "at most the number of rows"),
     ):
         with pytest.raises((ValueError, TypeError), match=words):
             MatchedCoreset(**options).fit(X=data[0], y=data[1])
@@ -412,10 +429,106 @@ def test_what_cannot_be_matched_is_refused_by_name():
     with pytest.raises(ValueError, match="one or two rows each"):
         MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(np.arange(300.0)[:, None], eta)
     matched = MatchedCoreset(at="path").fit(X, y + (rng.random(300) < 0.3))
-    with pytest.raises(ValueError, match="3 coefficients"):
+    with pytest.raises(ValueError, match="9 coefficients"):
         matched.check(np.zeros((200, 7)), X, y)
     with pytest.raises(ValueError, match="two classes"):
         matched.excess(X, y + (rng.random(300) < 0.3))
+
+
+def test_odd_data_are_matched_as_they_are():
+    X, eta, rng = linear_data(n=600, d=3)
+    y = (rng.random(600) < expit(eta)).astype(int)
+    plain = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
+    words = np.where(y == 1, "yes", "no").astype(object)
+    absent = np.concatenate([y, np.full(9, 2)]), np.repeat([1.0, 0.0], [600, 9])  # a class whose rows do not count
+    for X_same, y_same in ((X, words), (X.tolist(), y.tolist()), (np.asfortranarray(X), y == 1)):
+        same = MatchedCoreset(at="posterior", random_state=0).fit(X_same, y_same)
+        np.testing.assert_array_equal(same.indices_, plain.indices_)
+    onehot = np.eye(12)[rng.integers(0, 12, 600)]
+    odd = {
+        "two columns that are one": (np.column_stack([X, X]), y, None),
+        "constant columns": (np.column_stack([X, np.ones(600), np.zeros(600)]), y, None),
+        "one-hot columns": (onehot, y, None),
+        "weights of zero": (X, y, np.where(rng.random(600) < 0.5, 0.0, 3.0)),
+        "columns of other units": (X * [1e8, 1.0, 1e-8], y, None),
+        "separable classes": (X, (eta > 0).astype(int), None),
+        "a class that is absent": (np.vstack([X, X[:9]]), *absent),
+        "a row far away": (np.where(np.arange(600)[:, None] == 0, 1e6, X), y, None),
+    }
+    for name, (X_odd, labels, weights) in odd.items():
+        for at in ("path", "posterior"):
+            with warnings.catch_warnings():  # a class without rows has no Gaussian posterior
+                warnings.simplefilter("ignore")
+                matched = MatchedCoreset(at=at, random_state=0).fit(X_odd, labels, weights)
+            w = np.ones(len(labels)) if weights is None else weights
+            values = matched.log_likelihood(matched.parameters_, X_odd, labels)
+            few, all_rows = values[:, matched.indices_] @ matched.weights_, values @ w
+            assert len(matched.indices_) <= matched.n_equations_, name
+            assert (w[matched.indices_] > 0).all(), name
+            if at == "posterior":
+                assert np.abs(few - all_rows).max() < 1e-8 * np.abs(values).sum(1).max(), name
+
+
+def test_log_likelihoods_of_any_rows_are_of_the_classes_that_were_fitted():
+    X, eta, rng = linear_data(n=600, d=2)
+    y = np.array(["a", "b", "c"])[rng.integers(0, 2, 600) + (eta > 0)]
+    matched = MatchedCoreset(size=100).fit(X, y)
+    draws = rng.normal(size=(20, 9))
+    every = matched.log_likelihood(draws, X, y)
+    np.testing.assert_array_equal(matched.log_likelihood(draws, X[y == "b"], y[y == "b"]), every[:, y == "b"])
+    np.testing.assert_allclose(matched.log_likelihood(draws, Blocks(X, y, rows=250)), every, rtol=1e-12)
+    with pytest.raises(ValueError, match="classes that fit got"):
+        matched.log_likelihood(draws, X[:2], ["a", "d"])
+    with pytest.raises(ValueError, match="rows that fit got"):
+        matched.check(draws, X[:50], y[:50])
+
+
+def test_what_needs_all_rows_is_right_from_all_rows_with_the_draws():
+    rng = np.random.default_rng(0)
+    y = 0.3 + rng.normal(size=500)
+
+    def normal(theta, X, y):
+        return -0.5 * (y - theta) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    matched = MatchedCoreset(normal, at="posterior", start=[0.0], random_state=0).fit(y[:, None], y)
+    _, y_small, w = matched.take(y[:, None], y)
+    assert len(w) <= 3
+
+    def evidence(y, w):  # the logarithm of the integral over a prior of unit deviation, by hand
+        n, s = w.sum(), w @ y
+        return -0.5 * (n * np.log(2 * np.pi) + w @ y**2 + np.log(1 + n) - s**2 / (1 + n))
+
+    assert abs(evidence(y_small, w) - evidence(y, np.ones(500))) < 1e-8
+    draws = (w @ y_small + np.sqrt(1 + w.sum()) * rng.normal(size=4000)) / (1 + w.sum())
+    values = matched.log_likelihood(draws[:, None], y[:, None], y)
+    left_out = np.log(4000) - logsumexp(-values, axis=0)  # importance sampling, Gelfand, Dey and Chang 1992
+    n, rest = 499, y.sum() - y
+    exact = -0.5 * (y - rest / (1 + n)) ** 2 / (1 + 1 / (1 + n)) - 0.5 * np.log(2 * np.pi * (1 + 1 / (1 + n)))
+    assert abs(left_out.sum() - exact.sum()) < 0.1
+    assert matched.check(draws[:, None], y[:, None], y).verdict == "use the draws"
+
+
+def test_the_lines_for_numpyro_weigh_the_rows():
+    numpyro = pytest.importorskip("numpyro")
+    dist, log_density = numpyro.distributions, pytest.importorskip("numpyro.infer.util").log_density
+    numpyro.enable_x64()
+    problem, X, y, _ = CASES["logistic"]
+    matched = MatchedCoreset(problem, at=np.random.default_rng(0).normal(size=(9, 4))).fit(X, y)
+    X_small, y_small, w = matched.take(X, y)
+
+    def model(scaled):
+        theta = numpyro.sample("theta", dist.Normal(0, 1).expand([4]).to_event(1))
+        eta = X_small @ theta[:3] + theta[3]
+        if scaled:
+            with numpyro.handlers.scale(scale=w):
+                numpyro.sample("y", dist.Bernoulli(logits=eta), obs=y_small)
+        else:
+            numpyro.factor("rows", (w * dist.Bernoulli(logits=eta).log_prob(y_small)).sum())
+
+    theta = matched.parameters_[0]
+    wanted = matched.log_likelihood(theta, X, y).sum() - 0.5 * theta @ theta - 2 * np.log(2 * np.pi)
+    for scaled in (True, False):
+        assert float(log_density(model, (scaled,), {}, {"theta": theta})[0]) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_small_data_hear_that_it_hardly_pays():

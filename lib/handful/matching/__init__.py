@@ -3,6 +3,6 @@
 from handful.matching.likelihoods import Poisson
 from handful.matching.recombine import recombine
 from handful.matching.selector import MatchedCoreset
-from handful.matching.verdict import Check, judge, pareto_k
+from handful.matching.verdict import Check, judge
 
-__all__ = ["Check", "MatchedCoreset", "Poisson", "judge", "pareto_k", "recombine"]
+__all__ = ["Check", "MatchedCoreset", "Poisson", "judge", "recombine"]

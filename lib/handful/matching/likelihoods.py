@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, gammaln
 
-from handful.checks import as_array, check_vector, signed_labels
+from handful.checks import as_array, check_number, check_vector
 from handful.models import LeastSquares, Logistic
+from handful.models.links import Link
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 
@@ -39,17 +40,38 @@ class Poisson:
     l2: float = 1e-2
     fit_intercept: bool = True
 
+    def check(self):
+        """ValueError unless the link is known and l2 is positive."""
+        if self.link not in ("log", "softplus"):
+            raise ValueError(f"link of Poisson must be 'log' or 'softplus', got link={self.link!r}.")
+        check_number("l2", self.l2, above=0, of=self)
 
-def log_sum(eta):
-    """Logarithm of the sum of exponentials over the last axis; scipy's takes several times as long on few columns."""
-    top = eta.max(-1)
-    return top + np.log(np.exp(eta - top[..., None]).sum(-1))
+
+class PoissonLink(Link):
+    """Counts whose rate is exp(Z), or log(1 + exp(Z)), which is not the canonical link."""
+
+    def __init__(self, softplus):
+        self.softplus = softplus
+
+    def loss(self, Z, Y):
+        """As `Link.loss`, without the logarithm of the factorial."""
+        if not self.softplus:
+            return (np.exp(Z) - Y * Z)[:, 0]
+        rate = np.maximum(np.logaddexp(0, Z), 1e-300)
+        return (rate - Y * np.log(rate))[:, 0]
+
+    def derivatives(self, Z, Y):
+        """First and second derivative of each row's loss by its linear predictor, shapes (n, 1) and (n, 1, 1)."""
+        if not self.softplus:
+            return np.exp(Z) - Y, np.exp(Z)[:, :, None]
+        p, rate = expit(Z), np.maximum(np.logaddexp(0, Z), 1e-300)
+        return (1 - Y / rate) * p, ((1 - Y / rate) * p * (1 - p) + Y * (p / rate) ** 2)[:, :, None]
 
 
 class Likelihood:
     """Log-likelihoods of a function of parameters (K, p), X (k, d) and y (k,), or of the first two without y."""
 
-    one_output = False  # whether the parameters act by one linear predictor, whose derivatives are known
+    n_outputs = 0  # linear predictors by which the parameters act, whose derivatives are known
 
     def __init__(self, function: Any):
         self.function = function
@@ -72,101 +94,85 @@ class LinearLikelihood(Likelihood):
 
     Of several classes, those of each class in turn: ``np.column_stack([coef_, intercept_]).ravel()``. Of least squares,
     the logarithm of the noise's deviation may stand last.
+
+    Parameters
+    ----------
+    problem : Logistic, LeastSquares or Poisson
+    y : labels, targets or counts
+    classes : array, the labels that there are, sorted; None for those in y
     """
 
-    def __init__(self, problem: Any, y: Any):
-        self.intercept, self.n_classes = problem.fit_intercept, 1
-        self.penalise_intercept = getattr(problem, "penalise_intercept", False)
-        self.link = {Logistic: "logit", LeastSquares: "identity"}.get(type(problem)) or problem.link
-        if self.link == "logit":
-            classes, signs = signed_labels(y, "logistic regression", several=True)
-            self.n_classes = 1 if len(classes) == 2 else len(classes)
-            self.target = (signs + 1) / 2 if self.n_classes == 1 else np.argmax(signs, axis=0)
-        elif self.link in ("log", "softplus", "identity"):
-            self.target = check_vector(y, "y", least=None if self.link == "identity" else 0)
+    def __init__(self, problem: Any, y: Any, classes: Any = None):
+        problem.check()
+        self.problem, self.classes = problem, None
+        self.squares, self.counts = isinstance(problem, LeastSquares), isinstance(problem, Poisson)
+        if isinstance(problem, Logistic):
+            self.classes = np.unique(y) if classes is None else classes
+            if not np.isin(y, self.classes).all():
+                raise ValueError(f"y must hold the classes that fit got, {self.classes}, got others.")
+            self.target = problem.encode(np.concatenate([self.classes, y]))[len(self.classes) :]
         else:
-            raise ValueError(f"link of Poisson must be 'log' or 'softplus', got link={self.link!r}.")
-        self.one_output = self.n_classes == 1
+            self.target = check_vector(y, "y", least=0 if self.counts else None)[:, None]
+        self.n_outputs = self.target.shape[1]
+        self.link = PoissonLink(problem.link == "softplus") if self.counts else problem.link(self.n_outputs)
 
     def penalised(self, d):
         """One for each parameter that a penalty covers, else zero, shape (p,), for d columns."""
-        out = np.ones((self.n_classes, d + self.intercept))
-        out[:, d:] = self.penalise_intercept
+        out = np.ones((self.n_outputs, d + self.problem.fit_intercept))
+        out[:, d:] = getattr(self.problem, "penalise_intercept", False)
         return out.ravel()
 
     def design(self, X):
         """Rows of X with a column of ones for the intercept."""
-        return np.column_stack([X, np.ones(len(X))]) if self.intercept else np.asarray(X, float)
+        return np.column_stack([X, np.ones(len(X))]) if self.problem.fit_intercept else X
+
+    def at(self, eta, Y):
+        """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets (rows, outputs)."""
+        K = eta.shape[1] // self.n_outputs
+        loss = self.link.loss(eta.reshape(-1, self.n_outputs), np.repeat(Y, K, axis=0)).reshape(-1, K)
+        return -loss - gammaln(Y + 1) if self.counts else -loss
 
     def values(self, theta, X, y):
         """Log-likelihoods, shape (rows, K), at parameters of shape (K, p); y holds encoded targets."""
-        p = X.shape[1] + self.intercept
-        blocks = theta[:, : p * self.n_classes].reshape(-1, p)
-        eta = X @ blocks[:, : X.shape[1]].T + (blocks[:, -1] if self.intercept else 0.0)
-        if self.n_classes > 1:
-            eta = eta.reshape(len(X), len(theta), -1)
-            return np.take_along_axis(eta, y[:, None, None], 2)[:, :, 0] - log_sum(eta)
-        value = self.row_values(eta, y[:, None])
+        p = len(self.penalised(X.shape[1]))
+        if theta.shape[1] not in (p, p + self.squares):
+            raise ValueError(f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}.")
+        value = self.at(self.design(X) @ theta[:, :p].reshape(len(theta) * self.n_outputs, -1).T, y)
         if theta.shape[1] == p:
             return value
         return value * np.exp(-2 * theta[:, -1]) - theta[:, -1] - 0.5 * np.log(2 * np.pi)
 
-    def row_values(self, eta, t):
-        """Log-likelihoods of linear predictors eta and targets t."""
-        if self.link == "identity":
-            return -0.5 * (t - eta) ** 2
-        if self.link == "log":
-            return t * eta - np.exp(eta) - gammaln(t + 1)
-        if self.link == "logit":  # log1p would take twice the time, for digits that do not count
-            return t * eta - np.maximum(eta, 0) - np.log(1 + np.exp(-np.abs(eta)))
-        rate = np.maximum(np.logaddexp(0, eta), 1e-300)
-        return t * np.log(rate) - rate - gammaln(t + 1)
-
-    def slopes(self, eta, t):
-        """First and second derivative of a row's log-likelihood by its linear predictor."""
-        if self.link == "identity":
-            return t - eta, -np.ones_like(eta)
-        if self.link == "log":
-            return t - np.exp(eta), -np.exp(eta)
-        p = expit(eta)
-        if self.link == "logit":
-            return t - p, -p * (1 - p)
-        rate = np.maximum(np.logaddexp(0, eta), 1e-300)
-        return (t / rate - 1) * p, (t / rate - 1) * p * (1 - p) - t * (p / rate) ** 2
-
     def derivatives(self, theta, X, y):
-        """At parameters of shape (p,): rows of the design, their slopes (rows, C) and curvatures (rows, C, C)."""
-        A, T = self.design(X), theta.reshape(self.n_classes, -1).T
-        if self.n_classes == 1:
-            first, second = self.slopes(A @ theta, y)
-            return A, first[:, None], second[:, None, None]
-        eta = A @ T
-        P = np.exp(eta - log_sum(eta)[:, None])
-        return A, (y[:, None] == np.arange(len(T.T))) - P, P[:, :, None] * (P[:, None, :] - np.eye(len(T.T)))
+        """At parameters (p,): rows of the design, and the first and second derivatives of their losses by output."""
+        A = self.design(X)
+        eta = A @ theta.reshape(self.n_outputs, -1).T
+        if self.counts:
+            return A, *self.link.derivatives(eta, y)
+        P = self.link.mean(eta)
+        return A, P - y, self.link.hessians(P)
 
     def gradients(self, theta, X, y):
         """Gradient of each row's log-likelihood, shape (rows, p), at parameters of shape (p,)."""
         A, first, _ = self.derivatives(theta, X, y)
-        return (first[:, :, None] * A[:, None, :]).reshape(len(X), -1)
+        return (-first[:, :, None] * A[:, None, :]).reshape(len(X), -1)
 
     def expand(self, theta, X, y, w):
         """Weighted sums at parameters of shape (p,): the gradient, and below it minus the Hessian, shape (p + 1, p)."""
         A, first, second = self.derivatives(theta, X, y)
-        H = np.empty((self.n_classes, A.shape[1], self.n_classes, A.shape[1]))
-        for j, k in np.ndindex(self.n_classes, self.n_classes):
-            H[j, :, k] = (A.T * (-w * second[:, j, k])) @ A
-        return np.vstack([((first * w[:, None]).T @ A).ravel(), H.reshape(theta.size, -1)])
+        rows = (w[:, None] * second[:, j] for j in range(self.n_outputs))
+        H = [A.T @ (c[:, :, None] * A[:, None, :]).reshape(len(A), -1) for c in rows]
+        return np.vstack([-((first * w[:, None]).T @ A).ravel(), *H])
 
 
-def likelihood(problem, y):
+def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
     if isinstance(problem, Logistic | Poisson | LeastSquares):
-        found = LinearLikelihood(problem, y)
+        found = LinearLikelihood(problem, y, classes)
         return found, found.target
-    if not callable(problem):
+    if not callable(problem) or isinstance(problem, type):
         raise TypeError(
-            "problem must be Logistic(), LeastSquares(), Poisson(), a function of (parameters, X, y) that gives "
-            f"log-likelihoods, or an array of them, got {problem!r}."
+            "problem must be Logistic(), LeastSquares(), Poisson() or a function of (parameters, X, y) that gives "
+            f"log-likelihoods, got {problem!r}; of an array of these, recombine chooses rows."
         )
     return Likelihood(problem), y
 
@@ -175,12 +181,8 @@ def likelihood(problem, y):
 
 
 def values_at(model, X, y, theta):
-    """Log-likelihoods at parameters (K, p): K + 1 equations."""
-    return by_difference(model.values(theta, X, y))
-
-
-def by_difference(values):
-    """A constant, log-likelihoods at the first parameters, and how the others differ from them."""
+    """A constant, log-likelihoods at the first of parameters (K, p), and how the others differ: K + 1 equations."""
+    values = model.values(theta, X, y)
     return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
 
 
@@ -204,7 +206,7 @@ def expansion_at(model, X, y, mode, basis, pairs, theta):
     j, k = pairs.T
     A, first, second = model.derivatives(mode, X, y)
     first, second, eta, S = first[:, 0], second[:, 0, 0], A @ mode, A @ basis
-    move, base = A @ (theta - mode).T, model.row_values(eta, y)
-    rest = model.row_values(eta[:, None] + move, y[:, None]) - base[:, None]
-    rest -= (first[:, None] + 0.5 * second[:, None] * move) * move
+    move, base = A @ (theta - mode).T, model.at(eta[:, None], y)
+    rest = model.at(eta[:, None] + move, y) - base
+    rest += (first[:, None] + 0.5 * second[:, None] * move) * move
     return np.column_stack([np.ones(len(A)), base, first[:, None] * S, second[:, None] * S[:, j] * S[:, k], rest])

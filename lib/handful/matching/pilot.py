@@ -6,7 +6,6 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, check_vector
-from handful.matching.likelihoods import LinearLikelihood
 
 INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at no cost that was measured
 ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
@@ -52,19 +51,20 @@ def find_pilot(rows, prior, start):
     Raises
     ------
     ValueError
-        for a function as likelihood without a start
+        for a function as likelihood without a start, and a prior of another length or shape
     ConvergenceError
         where no mode is found
     """
-    linear = isinstance(rows.model, LinearLikelihood)
+    linear = bool(rows.model.n_outputs)
     if start is None and not linear:
         raise ValueError("start must be given for a function, shape (p,) or (S, p): where the search for modes starts.")
     starts = np.atleast_2d(0.0 * rows.model.penalised(rows.n_columns) if start is None else np.asarray(start, float))
-    counts, p = rows.touched(starts[0]), starts.shape[1]
-    if callable(prior):
-        log_prior = prior
-    else:
-        precision = np.ones(p) / check_vector(np.atleast_1d(prior), "prior") ** 2
+    counts, p, log_prior = rows.touched(starts[0]), starts.shape[1], prior
+    if not callable(prior):
+        prior = check_vector(np.atleast_1d(prior), "prior")
+        if len(prior) not in (1, p) or prior.min() <= 0:
+            raise ValueError(f"prior must hold positive deviations, one or {p}, got {len(prior)} from {prior.min():g}.")
+        precision = np.broadcast_to(prior**-2.0, p)
 
         def log_prior(theta):
             return -0.5 * theta**2 @ precision
@@ -72,6 +72,8 @@ def find_pilot(rows, prior, start):
         if linear:
             mode, H = newton(rows, precision, starts[0])
             return Pilot([mode], [root_of_inverse(H)]), log_prior, counts
+    elif np.shape(prior(starts)) != (len(starts),):
+        raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {np.shape(prior(starts))}.")
     pairs = np.argwhere(np.tril(counts > 0))
     return modes_by_values(rows.sums, log_prior, pairs, starts), log_prior, counts
 

@@ -59,8 +59,8 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     """
     if not callable(features):
         array = np.asarray(features, dtype=np.float64)
-        if array.ndim != 2:
-            raise ValueError(f"features must have shape (n, N), got {array.shape}.")
+        if array.ndim != 2 or not array.shape[1]:
+            raise ValueError(f"features must have shape (n, N) with N at least 1, got {array.shape}.")
         return recombine(array.__getitem__, len(array), weights)
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)

@@ -1,13 +1,11 @@
 """All rows of a data set, in memory or in blocks: sums over them, and the few rows that keep such sums."""
 
-from functools import partialmethod
-
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from handful.blocks import Blocks
-from handful.checks import check_rows
 from handful.matching.recombine import recombine
+from handful.types import join_rows
 
 BLOCK = 1 << 18  # numbers of a part of the rows in memory at once: they fit into a cache
 
@@ -30,31 +28,31 @@ class Rows:
         y = None if self.y is None else self.y[rows]
         return Rows(self.model, self.X[rows], y, self.weights[rows] if weights is None else weights)
 
-    def _parts(self, width):
+    def over(self, reduce, function, width, *args):
+        """``reduce`` of what a function of `Rows` and `args` gives of parts, of so many numbers a row."""
         step = max(1, BLOCK // max(1, width))
-        return (self.take(slice(a, a + step)) for a in range(0, len(self.weights), step))
+        return reduce(function(self.take(slice(a, a + step)), *args) for a in range(0, len(self.weights), step))
+
+    def values(self, theta):
+        """Log-likelihoods of each row at parameters (K, p), shape (n, K)."""
+        return self.over(_stack, _values, len(theta) * max(1, self.model.n_outputs), theta)
 
     def sums(self, theta):
         """Log-likelihoods of all rows together at parameters (K, p), shape (K,)."""
-        return sum(part.weights @ self.model.values(theta, part.X, part.y) for part in self._parts(len(theta)))
+        return self.over(sum, _sums, len(theta) * max(1, self.model.n_outputs), theta)
 
     def expand(self, theta):
         """Of the log-likelihood at parameters (p,): the gradient, and below it minus the Hessian, shape (p + 1, p)."""
-        return sum(self.model.expand(theta, part.X, part.y, part.weights) for part in self._parts(self.n_columns))
+        return self.over(sum, _expand, len(theta), theta)
 
     def touched(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
-        points, counts = np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))]), 0.0
-        for part in self._parts(4 * len(theta)):
-            values = self.model.values(points, part.X, part.y)
-            moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
-            counts = counts + (moved.T @ moved).astype(float)
-        return counts
+        points = np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))])
+        return self.over(sum, _touched, 4 * len(theta), points)
 
     def longest(self, root):
         """Largest length of a row of a linear model's design, in the metric of a Cholesky factor."""
-        designs = (self.model.design(part.X).T for part in self._parts(self.n_columns))
-        return max(np.sqrt((solve_triangular(root, A, lower=True) ** 2).sum(0).max()) for A in designs)
+        return self.over(max, _longest, self.n_columns, root)
 
     def match(self, equations, n_parts=1):
         """Rows whose sums of some equations are those of all.
@@ -83,56 +81,64 @@ class Rows:
         return places[order], self.take(places[order], w[order]), float(residuals.max())
 
 
-def _added(self, method, theta):
-    return sum(self._each(method, theta))
+def _stack(parts):
+    return np.concatenate(list(parts))
+
+
+def _values(rows, theta):
+    return rows.model.values(theta, rows.X, rows.y)
+
+
+def _sums(rows, theta):
+    return rows.weights @ _values(rows, theta)
+
+
+def _expand(rows, theta):
+    return rows.model.expand(theta, rows.X, rows.y, rows.weights)
+
+
+def _touched(rows, points):
+    values = _values(rows, points)
+    moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
+    return (moved.T @ moved).astype(float)
+
+
+def _longest(rows, root):
+    return np.sqrt((solve_triangular(root, rows.model.design(rows.X).T, lower=True) ** 2).sum(0).max())
 
 
 class RowsInBlocks(Rows):
-    """Rows of which the columns are read block by block; each sum is that of the blocks' sums.
+    """Rows of which the columns are read block by block: what is reduced over them is reduced over each block first.
 
     Parameters
     ----------
     model, y, weights : as for `Rows`
-    blocks : Blocks
+    blocks : Blocks, whose rows were checked
     """
 
     def __init__(self, model, blocks: Blocks, y, weights):
         self.model, self.blocks, self.y, self.weights, self.n_columns = model, blocks, y, weights, blocks.d
-        stretches = [slice(a, a + n) for a, n in zip(blocks.starts, blocks.lengths)]
-        self.own = [(None if y is None else y[s], weights[s]) for s in stretches]
+        own = [(y if y is None else y[a : a + n], weights[a : a + n]) for a, n in zip(blocks.starts, blocks.lengths)]
+        self.own = [sides if sides[1].any() else None for sides in own]
 
-    def _each(self, method, *args):
-        return self.blocks.map(_of_block, self.model, method, args, own=self.own)
-
-    sums, expand, touched = (partialmethod(_added, method) for method in ("sums", "expand", "touched"))
-
-    def longest(self, root):
-        """As of `Rows`."""
-        return max(self._each("longest", root))
+    def over(self, reduce, *args):
+        """As `Rows.over`; `reduce` and the function at the top level of a module."""
+        return reduce(self.blocks.map(_of_block, self.model, "over", (reduce, *args), own=self.own))
 
     def take(self, rows, weights=None):
-        """As of `Rows`."""
-        few = check_rows(self.blocks.take(rows).X)
-        return Rows(self.model, few, None if self.y is None else self.y[rows], weights)
+        """As `Rows.take`."""
+        X = np.asarray(self.blocks.take(rows).X, float)
+        return Rows(self.model, X, None if self.y is None else self.y[rows], weights)
 
     def match(self, equations, n_parts=1):
-        """As of `Rows`: the rows of each block, and of their union those that keep its sums."""
-        kept = [f for f in self._each("match", equations) if f is not None]
+        """As `Rows.match`: the rows of each block, and of their union those that keep its sums."""
+        kept = self.blocks.map(_of_block, self.model, "match", (equations,), own=self.own)
         places, rows, _ = zip(*kept)
-        union = Rows(
-            self.model,
-            *(None if c[0] is None else np.concatenate(c) for c in zip(*((r.X, r.y, r.weights) for r in rows))),
-        )
+        union = Rows(self.model, *(join_rows([getattr(r, name) for r in rows]) for name in ("X", "y", "weights")))
         chosen, few, residual = union.match(equations, n_parts)
         return np.concatenate(places)[chosen], few, residual
 
 
 def _of_block(block, model, method, args, own):
-    y, weights = own
-    rows = Rows(model, check_rows(block.X), y, weights)
-    if method != "match":
-        return getattr(rows, method)(*args)
-    if not weights.any():
-        return None
-    places, few, residual = rows.match(*args)
-    return block.ids[places], few, residual
+    found = getattr(Rows(model, np.asarray(block.X, float), *own), method)(*args)
+    return (block.ids[found[0]], *found[1:]) if method == "match" else found

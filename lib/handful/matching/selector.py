@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
     as_array,
-    as_generator,
     check_magnitude,
+    check_rows,
     check_sample_weight,
     check_size,
     check_vector,
@@ -22,12 +22,12 @@ from handful.checks import (
 from handful.coreset import Selector
 from handful.matching import likelihoods as equations
 from handful.matching.excess import path_excess
-from handful.matching.likelihoods import LinearLikelihood, likelihood
+from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
 from handful.matching.rows import Rows, RowsInBlocks
 from handful.matching.verdict import Check, judge
 from handful.models import Logistic
-from handful.types import Seed, Table
+from handful.types import Seed, Table, join_rows
 
 N_HELDOUT = 200  # draws that estimate the divergence
 LEAST_EFFECTIVE = 20  # of them, below which they say nothing
@@ -55,12 +55,12 @@ class MatchedCoreset(Selector):
     Parameters
     ----------
     problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default), `LeastSquares`,
-        `Poisson`; a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is no y, that
-        gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array; or an array of log-likelihoods, shape
-        (draws, rows) or (chains, draws, rows), as ArviZ keeps them, and then `at` has no say
+        `Poisson`; or a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is no y,
+        that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p + 3) / 2 first- and
-        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`
+        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`. With fewer
+        rows than that, sums at fewer draws are kept, and of an array those at so many of its rows, evenly spaced
     penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default
     prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number or shape (p,), the
         intercept's too; or a function of parameters (K, p) that gives log densities (K,)
@@ -72,12 +72,13 @@ class MatchedCoreset(Selector):
     ----------
     indices_ : int array, shape (m,), ascending
     weights_ : float array, shape (m,); they add up to n, and are uneven
-    residual_ : largest error of a matched sum, relative; about 1e-13, more where `size` was too small for all equations
+    residual_ : largest error of a matched sum, relative; about 1e-13
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
         matched; NaN where too few of them count, and for other `at`
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     parameters_ : shape (K, p), where the rows were matched
     n_equations_ : sums that were matched
+    classes_ : `Logistic`: labels, sorted
 
     Notes
     -----
@@ -127,17 +128,15 @@ class MatchedCoreset(Selector):
         self.random_state = random_state
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
-        """Log-likelihoods, shape (S, n), of draws (S, p) at all rows or some, as ArviZ takes them for leave-one-out."""
-        rows = self._rows(X, y, None)
-        return rows.model.values(stacked(draws), rows.X, rows.y).T
+        """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for leave-one-out."""
+        return self._rows(X, y, None).values(stacked(draws)).T
 
     def check(self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None) -> Check:
         """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
 
         Parameters
         ----------
-        draws : shape (S, p) or (chains, S, p); for an array of log-likelihoods as `problem`, those of the new draws,
-            shape (S, n)
+        draws : shape (S, p) or (chains, S, p)
         X, y, sample_weight : what `fit` got
 
         Returns
@@ -148,19 +147,11 @@ class MatchedCoreset(Selector):
         Raises
         ------
         ValueError
-            for less than 100 draws, and draws of another length than the parameters
+            for less than 100 draws, draws of another length than the parameters, and fewer rows than `fit` got
         """
         check_is_fitted(self, "indices_")
-        theta = stacked(draws)
-        if _is_array(self.problem):
-            weights = check_sample_weight(sample_weight, theta.shape[1])
-            return judge(theta @ weights - theta[:, self.indices_] @ self.weights_)
-        rows = self._rows(X, y, sample_weight)
-        if isinstance(rows.model, LinearLikelihood):
-            p = len(rows.model.penalised(rows.n_columns))
-            if theta.shape[1] not in (p, p + (rows.model.link == "identity")):
-                raise ValueError(f"draws must hold {p} coefficients, intercepts after them, got shape {theta.shape}.")
-        return judge(rows.sums(theta) - rows.take(self.indices_, self.weights_).sums(theta))
+        theta, rows = stacked(draws), self._rows(X, y, sample_weight)
+        return judge(rows.sums(theta) - self._few(rows).sums(theta))
 
     def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
@@ -182,9 +173,9 @@ class MatchedCoreset(Selector):
         """
         check_is_fitted(self, "indices_")
         rows, l2 = self._rows(X, y, sample_weight), self._penalties()
-        if not rows.model.one_output or rows.model.link == "softplus":
+        if rows.model.n_outputs != 1 or getattr(rows.model.link, "softplus", False):
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
-        self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), min(l2), max(l2), tol)
+        self.excess_ = path_excess(rows, self._few(rows), l2.min(), l2.max(), tol)
         return self.excess_
 
     def _problem(self):
@@ -192,66 +183,72 @@ class MatchedCoreset(Selector):
 
     @property
     def _needs_y(self):
-        return not callable(self.problem) and not _is_array(self.problem)
+        return not callable(self.problem)
 
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y)
         check_magnitude(X, "X", X.dtype)
-        sample_weight = check_sample_weight(sample_weight, len(X))
-        if self.size is not None:
-            check_size(self.size, int(np.count_nonzero(sample_weight)), len(X))
-        return np.ascontiguousarray(X), y, sample_weight  # one layout, one rounding
+        return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))  # one layout, one rounding
 
     def _penalties(self):
-        if self.penalties is None:
-            return [self._problem().l2 * factor for factor in PATH]
-        penalties = check_vector(self.penalties, "penalties")
-        if penalties.min() <= 0:
-            raise ValueError(f"penalties must be positive, got {penalties.min():g}.")
-        return penalties.tolist()
+        own = [self._problem().l2 * factor for factor in PATH] if self.penalties is None else self.penalties
+        penalties = np.sort(check_vector(own, "penalties"))[::-1]
+        if penalties[-1] <= 0:
+            raise ValueError(f"penalties must be positive, got {penalties[-1]:g}.")
+        return penalties
 
     def _rows(self, X, y, sample_weight):
+        classes = getattr(self, "classes_", None)
         if not is_blocks(X, y, sample_weight):
             X, y, sample_weight = self._check_input(X, y, sample_weight)
-            return Rows(*_model(self._problem(), y, X), sample_weight)
+            model, y = likelihood(self._problem(), y, classes)
+            return Rows(model, X, y, sample_weight)
         blocks = as_blocks(X, y, sample_weight)
-        blocks = blocks.at_least(PER_BLOCK // blocks.d)
-        y, weights = zip(*blocks.map(_sides))
-        model, _, target = _model(self._problem(), None if y[0] is None else np.concatenate(y), None)
-        return RowsInBlocks(model, blocks, target, check_sample_weight(np.concatenate(weights), blocks.n))
+        blocks = blocks.at_least(self._rows_per_block(blocks))
+        y, weights = (join_rows(values) for values in zip(*blocks.map(_sides)))
+        model, y = likelihood(self._problem(), y, classes)
+        return RowsInBlocks(model, blocks, y, check_sample_weight(weights, blocks.n))
 
-    def _fit_blocks(self, blocks):
-        rows = self._rows(blocks, None, None)
-        self.indices_, self.weights_ = self._choose(rows, as_generator(self.random_state))
-        self.n_features_in_ = blocks.d
-        if blocks.like is not None:
-            validate_data(self, blocks.like, skip_check_array=True)  # the number and the names of the features
-        return self
+    def _few(self, rows):
+        if self.indices_[-1] >= len(rows.weights):
+            raise ValueError(
+                f"X must be the rows that fit got, got {len(rows.weights)}, and row {self.indices_[-1]} is chosen."
+            )
+        return rows.take(self.indices_, self.weights_)
+
+    def _rows_per_block(self, blocks):
+        return PER_BLOCK // blocks.d
+
+    def _select_blocks(self, blocks, rng):
+        self.classes_ = None
+        return self._choose(self._rows(blocks, None, None), rng)
 
     def _select(self, X, y, sample_weight, rng):
-        if _is_array(self.problem):
-            values = stacked(self.problem, len(X)).T[:, : self.size and max(1, self.size - 1)]
-            self.kl_, self.parameters_ = float("nan"), None
-            return self._match(Rows(None, values, None, sample_weight), _columns, 1 + values.shape[1])
-        return self._choose(Rows(*_model(self._problem(), y, X), sample_weight), rng)
+        model, y = likelihood(self._problem(), y)
+        return self._choose(Rows(model, X, y, sample_weight), rng)
 
     def _choose(self, rows, rng):
-        self.kl_, self.parameters_, link = float("nan"), None, getattr(rows.model, "link", None)
+        if self.size is not None:
+            check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
+        self.kl_, self.parameters_, self.classes_ = float("nan"), None, getattr(rows.model, "classes", None)
         if not isinstance(self.at, str):
-            self.parameters_ = stacked(self.at)[: self.size and max(1, self.size - 1)]
-            return self._match(rows, partial(equations.values_at, theta=self.parameters_), 1 + len(self.parameters_))
+            theta = stacked(self.at, "at")
+            if self.size is not None and len(theta) >= self.size:
+                theta = theta[np.linspace(0, len(theta) - 1, max(1, self.size - 1)).astype(int)]
+            self.parameters_ = theta
+            return self._match(rows, partial(equations.values_at, theta=theta), 1 + len(theta))
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
-        if link == "identity":
+        if getattr(rows.model, "squares", False):
             n_moments = (rows.n_columns + 2) * (rows.n_columns + 3) // 2
             if self.at == "posterior" or self.size is None or self.size >= n_moments:
                 return self._match(rows, equations.second_moments, n_moments)
         if self.at == "posterior":
             return self._posterior(rows, rng)
-        if link is None:
+        if not rows.model.n_outputs:
             raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
         penalised, found = rows.model.penalised(rows.n_columns) * rows.weights.sum(), []
-        for l2 in sorted(self._penalties(), reverse=True):
+        for l2 in self._penalties():
             found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
         self.parameters_ = np.array(found)
         return self._match(rows, partial(equations.gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
@@ -260,22 +257,17 @@ class MatchedCoreset(Selector):
         n = np.count_nonzero(rows.weights)
         pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
         self.modes_, pairs, p = pilot.modes, np.argwhere(np.tril(counts > 0)), len(counts)
-        if np.count_nonzero(np.diag(counts) < 3) > max(3, n / 20):
+        if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
             raise ValueError(
                 "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
                 "supported: sample on all rows."
             )
-        n_terms, held = p + len(pairs), pilot.draws(N_HELDOUT, rng)
-        n_equations = self.size or int(min(2 * n_terms + 1, MOST, max(3, PAYS * n)))
-        why = None
-        if 2 * n_terms > PAYS * n:
-            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif n_equations < n_terms + 2:
-            why = f"{n_equations} rows are fewer than the {n_terms} first- and second-order terms"
+        n_terms, held, most = p + len(pairs), pilot.draws(N_HELDOUT, rng), min(MOST, max(3, int(PAYS * n)))
+        n_equations = self.size or min(2 * n_terms + 1, most)
         full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
         terms = dict(mode=pilot.modes[0], basis=pilot.roots[0] if n_terms == p * (p + 3) // 2 else np.eye(p))
         while True:
-            expand = rows.model.one_output and n_equations > n_terms + 2
+            expand = rows.model.n_outputs == 1 and n_equations > n_terms + 2
             n_draws = max(0, n_equations - 2 - n_terms * expand)
             theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
@@ -285,44 +277,36 @@ class MatchedCoreset(Selector):
             found = self._match(rows, sums, n_equations)
             few = rows.take(*found).sums(held)
             self.kl_ = heldout_kl(full - few, few + offset)
-            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > min(MOST, PAYS * n):
+            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
                 break
             n_equations = 2 * n_equations - 1
-        if self.size is None and not self.kl_ <= self.tol:
-            why = why or f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
+        why = None
+        if 2 * n_terms > PAYS * n:
+            why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
+        elif n_equations < n_terms + 2:
+            why = f"{n_equations} equations are fewer than the {n_terms} first- and second-order terms and two"
+        elif self.size is None and not self.kl_ <= self.tol:
+            why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         if why:
             warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
         return found
 
     def _match(self, rows, sums, n_equations):
-        size = self.size or n_equations
-        if n_equations > 4 * size:
-            raise _too_small(size, n_equations)
-        places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
-        self.n_equations_ = n_equations
-        if len(places) > size:
-            raise _too_small(size, len(places))
+        size, needed, self.n_equations_ = self.size or n_equations, n_equations, n_equations
+        if n_equations <= 4 * size:  # their rank may be lower
+            places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
+            needed = len(places)
+        if needed > size:
+            raise ValueError(
+                f"size must be at least {needed} to keep these {n_equations} sums exactly, got size={size}: take more "
+                "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most of so few."
+            )
         return places, few.weights
 
 
-def _model(problem, y, X):
-    model, target = likelihood(problem, y)
-    return model, X, target
-
-
 def _sides(block):
+    check_rows(block.X)
     return block.y, block.weights
-
-
-def _columns(model, X, y):
-    return equations.by_difference(X)
-
-
-def _too_small(size, needed):
-    return ValueError(
-        f"size must be at least {needed} to match the path exactly, got size={size}: take more rows or fewer penalties "
-        "(penalties=[l2]), or BilevelCoreset, which makes the most of so few."
-    )
 
 
 def heldout_kl(delta, log_weights):
@@ -334,14 +318,10 @@ def heldout_kl(delta, log_weights):
     return float(w @ (delta - w @ delta) ** 2 / 2)
 
 
-def stacked(draws, n=None):
-    """Draws as float64 of shape (S, p): chains below one another. Of log-likelihoods, n says where rows begin."""
+def stacked(draws, name="draws"):
+    """Draws as float64 of shape (S, p): chains below one another."""
     draws = as_array(draws).astype(np.float64)
-    draws = draws.reshape(-1, draws.shape[-1] if n is None else n) if draws.ndim > 2 else np.atleast_2d(draws)
-    if not np.isfinite(draws).all():
-        raise ValueError("draws must be finite, got some that are not.")
+    draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
+    if not draws.size or not np.isfinite(draws).all():
+        raise ValueError(f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}.")
     return draws
-
-
-def _is_array(problem):
-    return hasattr(problem, "shape") and not callable(problem)
