@@ -1,0 +1,195 @@
+"""coreax's table on MNIST: rows are chosen, a small network is trained on them, and its test accuracy is compared."""
+
+import time
+from functools import lru_cache
+
+import numpy as np
+from handful import BilevelCoreset, Logistic, StratifiedCoreset, UniformCoreset
+from handful.clustering import Medoids
+from handful.data import load, split
+from handful.proxies import RBF, Nystrom
+
+from handful_papers.claims import DATA, Evidence
+from handful_papers.published import published
+
+ITEM = "coreax, MNIST"
+RANDOM = "Random Sample"
+LABEL_FREE, LABELLED = ("uniform", "medoids"), ("stratified", "medoids by class", "bilevel")
+METHODS_SHOWN = (*LABEL_FREE, *LABELLED, "rs2")
+WAYS = {"test": "stopped on the test set, as published", "valid": "stopped on a validation split"}
+COMPONENTS = 50  # principal components in which rows are chosen, where the images have as many
+
+
+# --- the data, and the rows that are chosen
+
+
+@lru_cache(1)
+def images(dataset, n_valid, seed):
+    """Images from 0 to 1 and labels of the pool, the validation split and the test set: three pairs; cached."""
+    data = split(load(dataset), test_size=0.2, random_state=0)
+    X, y, top = data.X, data.y, np.float32(data.X.max())
+    valid = np.isin(np.arange(len(y)), np.random.default_rng((seed, 1)).choice(len(y), n_valid, replace=False))
+    pairs = (X[~valid], y[~valid]), (X[valid], y[valid]), (data.X_test, data.y_test)
+    return [(np.asarray(A, np.float32) / top, np.asarray(b, np.int64)) for A, b in pairs]
+
+
+def components(X):
+    """The rows of X in its first principal components."""
+    centred = X - X.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    return centred @ directions[:, -COMPONENTS:]
+
+
+def choose(method, m, P, y, *, n_pool, seed):
+    """Indices of m rows by one of `METHODS_SHOWN`; P are the rows in principal components.
+
+    Labels are looked at by "stratified", "medoids by class" and "bilevel", and by no other.
+    """
+    if method in ("uniform", "rs2"):
+        return UniformCoreset(m, random_state=seed).fit(P).indices_
+    if method == "stratified":
+        return StratifiedCoreset(m, random_state=seed).fit(P, y).indices_
+    if method == "medoids":
+        return Medoids(m, random_state=seed).fit(P).indices_
+    if method == "medoids by class":  # as many of each class, to one
+        labels = np.unique(y)
+        sizes = np.bincount(np.arange(m) % len(labels))
+        own = [np.flatnonzero(y == label) for label in labels[: len(sizes)]]
+        return np.concatenate([of[Medoids(k, random_state=seed).fit(P[of]).indices_] for of, k in zip(own, sizes)])
+    pool = np.random.default_rng((seed, 2)).permutation(len(y))[:n_pool]
+    Z = P[pool] / (P[pool].std() * P.shape[1] ** 0.5)
+    features = Nystrom(RBF(gamma=0.25), n_landmarks=300, random_state=seed).fit_transform(Z)
+    few = BilevelCoreset(Logistic(l2=1e-3), size=m, weighting="binary", random_state=seed).fit(features, y[pool])
+    return pool[few.indices_]
+
+
+# --- the network
+
+
+def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
+    """Accuracies of the network of coreax's benchmark on a test set, in per cent: stopped in each of the `WAYS`.
+
+    784-64-10 with dropout .2 and batch norm, AdamW at 1e-3 with decay 1e-5, batches of min(m // 2, 64) rows in a fixed
+    order. An epoch is the best so far if its accuracy is above the best by more than `min_delta`; training ends after
+    `patience` epochs without one.
+
+    Parameters
+    ----------
+    few : function of the epoch that gives its rows: images and labels, m of each
+    valid, test : pairs of images and labels
+    seed : int, of the network's start and its dropout
+
+    Returns
+    -------
+    dict : way -> test accuracy of the best epoch; and its number of epochs, under "epochs"
+    """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+    valid, test = ([torch.from_numpy(part) for part in pair] for pair in (valid, test))
+    d, k = test[0].shape[1], int(test[1].max()) + 1
+    net = nn.Sequential(
+        nn.Linear(d, 64), nn.Dropout(0.2), nn.BatchNorm1d(64, momentum=0.01), nn.ReLU(), nn.Linear(64, k)
+    )
+    for layer in (net[0], net[4]):  # flax's start: a normal, cut at two deviations, of variance 1 / fan-in
+        sd = layer.in_features**-0.5 / 0.87962566
+        nn.init.trunc_normal_(layer.weight, std=sd, a=-2 * sd, b=2 * sd)
+        nn.init.zeros_(layer.bias)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-5)
+    best, found, waited = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0)
+
+    def accuracy(pair):
+        with torch.no_grad():
+            return float((net(pair[0]).argmax(1) == pair[1]).float().mean())
+
+    for epoch in range(n_epochs):
+        A, b = map(torch.from_numpy, few(epoch))
+        size = min(len(b) // 2, 64)
+        net.train()
+        for start in range(0, len(b) - size + 1, size):
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(net(A[start : start + size]), b[start : start + size])
+            loss.backward()
+            optimiser.step()
+        net.eval()
+        now = {"test": accuracy(test), "valid": accuracy(valid)}
+        for way in WAYS:
+            if waited[way] >= patience:
+                continue
+            better = now[way] > best[way] + min_delta
+            waited[way] = 0 if better else waited[way] + 1
+            if better:
+                best[way], found[way] = now[way], now["test"]
+        if min(waited.values()) >= patience:
+            break
+    return {way: 100 * one for way, one in found.items()} | {"epochs": epoch + 1}
+
+
+def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
+    """A dict for each size: test accuracies and the CPU seconds of the choice, the components' included.
+
+    Parameters
+    ----------
+    method : str, of `METHODS_SHOWN`
+    seed : int, of the validation split, of the choice and of the network
+    dataset : str, in the registry
+    sizes : list of int, rows m
+    n_valid : int, training rows that only say when to stop
+    n_pool : int, rows that "bilevel" chooses from, at most
+    most : int, the largest size at which "bilevel" is run
+    """
+    (X, y), valid, test = images(dataset, n_valid, seed)
+    start = time.process_time()
+    P = components(X) if method not in ("uniform", "stratified", "rs2") else X
+    before, rows = time.process_time() - start, []
+    for m in sizes:
+        if method == "bilevel" and m > most:
+            continue
+        start = time.process_time()
+        chosen = np.random.default_rng(seed).permutation(choose(method, m, P, y, n_pool=n_pool, seed=seed))
+        seconds = before + time.process_time() - start
+        fresh = np.random.default_rng((seed, 3))
+
+        def few(epoch, chosen=chosen, fresh=fresh):
+            of = fresh.choice(len(y), len(chosen), replace=False) if method == "rs2" else chosen
+            return X[of], y[of]
+
+        rows.append(dict(m=m, rows=len(chosen), **train(few, valid, test, seed), seconds=seconds))
+    return rows
+
+
+# --- the published numbers, and which numbers decide the claims
+
+
+def printed():
+    """Published accuracies: a row for each of the nine solvers, a column for each size (int)."""
+    table = published("public", ITEM).pivot(index="row", columns="column", values="value")
+    table.columns = table.columns.astype(int)
+    return table.sort_index(axis=1)
+
+
+def evidence(run):
+    """Claim -> the numbers of a run that decide it."""
+    rows, best = run.rows, printed().max()
+    sizes = [m for m in sorted(rows.m.unique()) if m in best.index]
+
+    def of(method, way="test"):
+        return rows[rows.method == method].pivot(index="seed", columns="m", values=way)
+
+    def over(a, values):
+        return {f"m={m}": (a[m] - values[m]).to_numpy() for m in a if m in values}
+
+    def on_mnist(given):
+        return Evidence(given) if "mnist" in run.data else Evidence(lacks="the table is on MNIST", reason=DATA)
+
+    medoids, small = of("medoids"), [m for m in sizes if m <= 1000]
+    lead = over(medoids, best[sizes])
+    by_class, bilevel, rs2 = of("medoids by class"), of("bilevel"), of("rs2")
+    return {
+        "public-coreax-small": on_mnist({s: v for s, v in lead.items() if int(s[2:]) in small}),
+        "public-coreax-large": on_mnist({s: v for s, v in lead.items() if int(s[2:]) not in small}),
+        "public-coreax-labels": over(by_class, of("stratified")),
+        "public-coreax-fresh": over(rs2, by_class.where(by_class > medoids, medoids)),
+        "public-coreax-bilevel": over(bilevel, by_class),
+    }
