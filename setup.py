@@ -36,6 +36,7 @@ def absolute(text, base):
             return "" if image else label
         return f"{image}[{label}]({base}/{'raw' if image else 'blob'}/HEAD/{target})"
 
+    text = re.sub(r'<img src="([^"]+)"([^>]*)>', rf'<img src="{base}/raw/HEAD/\1"\2>' if base else "", text)
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, text)
 
 

@@ -372,7 +372,9 @@ def test_the_index_page_has_no_link_that_needs_the_checkout():
     )
     assert module.absolute(text, "") == " a file, [a page](https://x.org/y), [a heading](#below)"
     readme = module.absolute((ROOT / "README.md").read_text(encoding="utf-8"), "")
-    assert re.findall(r"\]\((?!https?:|#)[^)]*\)", readme) == []
+    assert re.findall(r"\]\((?!https?:|#)[^)]*\)|<img", readme) == []
+    picture = '<img src="figures/a.png" width="9">'
+    assert module.absolute(picture, here) == f'<img src="{here}/raw/HEAD/figures/a.png" width="9">'
 
 
 @pytest.mark.parametrize(

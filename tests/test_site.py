@@ -144,7 +144,7 @@ def test_links_between_files_lead_somewhere_before_anything_is_built_and_on_the_
 
 
 def _links(text):
-    return re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)", text)
+    return [a or b for a, b in re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)|<img src=\"([^\"]+)", text)]
 
 
 def test_no_formula_shows_a_command_as_it_stands():

@@ -195,6 +195,10 @@ class CoresetEstimator(Delegate):
     ) -> Self:
         """Select from these rows, all that weigh anything if they are no more than the size, then go on training.
 
+        The selected rows stand for the rows of this call alone: their weights add up to the number of these (with
+        `sample_weight` to its sum), so that parts count by their rows. `SGDClassifier` and its like scale a row's step
+        by its weight: in place of n steps they take m, each n / m times as long.
+
         Parameters
         ----------
         X, y, sample_weight, **params : as in `fit`
