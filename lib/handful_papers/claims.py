@@ -290,7 +290,9 @@ def _unmet(need, wanted, facts):
 def _values(values, setting):
     array = np.atleast_1d(np.asarray(values, dtype=float))
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"{name(setting)} must be finite numbers, one a seed, got {values!r}; failed runs are none.")
+        raise ValueError(
+            f"{name(setting)} must be finite numbers, one a seed, got {values!r}; leave out rows of failed runs."
+        )
     return array
 
 

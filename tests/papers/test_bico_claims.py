@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from handful_papers.bico import fig08_networks, tab03_continual
+from handful_papers.bico import fig08_networks, gmm, tab03_continual
 from handful_papers.claims import AGREES, CANNOT_TELL, DISAGREES, Run, judge_all
 from handful_papers.experiment import figure
 
@@ -75,3 +75,21 @@ def test_only_our_method_fails_where_another_one_is_above_uniform_sampling_every
     found = verdicts("tab03_continual", tab03_continual.evidence, replay_rows(icarl), parameters)
     assert found["tab03-only"] == verdict
     assert found["tab03-above-uniform"] == found["tab03-best"] == found["fig09-most-tasks"] == AGREES
+
+
+def test_the_first_order_rule_makes_one_gaussian_too_wide_where_trying_every_row_does_not():
+    rows = pd.DataFrame([row for seed in range(12) for row in gmm.exact_rows(seed)])
+    loss, volume = (rows.pivot(index="seed", columns="method", values=v) for v in ("excess_loss", "volume"))
+    assert (loss.drop(columns="random").min(axis=1) >= loss["best"] - 1e-12).all()
+    medians = volume.median()
+    assert medians["bico"] > 1.2 > 1.1 > max(abs(medians[m] - 1) + 1 for m in ("best", "exact greedy"))
+
+
+def test_the_closed_form_of_one_gaussian_is_the_fit():
+    X = np.random.default_rng(3).normal(size=(12, 2))
+    mixture, rows = gmm.GaussianMixture(1, n_init=1), [[0, 3, 5, 9], [1, 2, 3, 4]]
+    loss, covariances = gmm.one_gaussian(X, rows)
+    for chosen, value, covariance in zip(rows, loss, covariances):
+        theta = gmm.fit(mixture, X[chosen])
+        assert gmm.nll(mixture, theta, X) == pytest.approx(value, rel=1e-9)
+        assert mixture.unpack(theta, 2)[2][0] == pytest.approx(covariance, rel=1e-6)

@@ -147,7 +147,7 @@ def coreset_rows(about, *, seed, **options):
     options : further options of `NetworkCoresets`
     """
     torch.set_num_threads(1)  # layers are small: threads would wait for each other
-    about = dict(about)
+    about = {key: value for key, value in about.items() if key != "stands_for"}
     name = about.pop("set")
     return [dict(row, set=name) for row in NetworkCoresets(**about, **options).run(seed)]
 
@@ -161,13 +161,13 @@ SETS = {"CIFAR-10": 0.3, "SVHN": 0.14}  # share of the rows above which forgetti
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it: settings of all data sets, a stand-in under its own name."""
-    names = [name for name in SETS if (run.rows["set"] == name).any()]
-    data = {name: run.parameters["sets"][name]["data"].removesuffix("_full") for name in names}
-    found, facts = {}, {"data": ", ".join(sorted(data.values()))}
-    for name in names:
-        label = name if name.replace("-", "").lower() == data[name] else f"{data[name]} for {name}"
-        for claim, gaps in _of_one_set(run.rows[run.rows["set"] == name], SETS[name]).items():
-            of = {(label, *(s if isinstance(s, tuple) else (s,))): v for s, v in gaps.items()}
+    sets = {name: about for name, about in run.parameters["sets"].items() if (run.rows["set"] == name).any()}
+    data = sorted(about["data"].removesuffix("_full") for about in sets.values())
+    found, facts = {}, {"data": ", ".join(data)}
+    for name, about in sets.items():
+        many = SETS[about.get("stands_for", name)]
+        for claim, gaps in _of_one_set(run.rows[run.rows["set"] == name], many).items():
+            of = {(name, *(s if isinstance(s, tuple) else (s,))): v for s, v in gaps.items()}
             found[claim] = found.get(claim, {}) | of
     for claim, networks in {"fig08": (TARGET,), "tab01": OTHERS, "tab02": OTHERS}.items():
         mine = facts | _facts(run.rows, networks)

@@ -1,5 +1,7 @@
 """Figures 4 and 5 of the bilevel paper: coresets for Gaussian mixtures (Section 5.2.1)."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 from handful.baselines import UniformCoreset
@@ -166,3 +168,60 @@ def component_rows(seed, *, law, n, sizes, methods, **mixture):
             error = nll(mixture, theta, X) / full - 1
             rows.append(dict(method=method, size=size, error=error, **component_errors(mixture, theta, reference)))
     return pd.DataFrame(rows)
+
+
+def one_gaussian(X, subsets, prior=1e-3):
+    """The fits of `GaussianMixture(1)` to subsets of rows, which have a closed form.
+
+    Parameters
+    ----------
+    X : shape (n, d)
+    subsets : int array, shape (k, m)
+    prior : as in `GaussianMixture`
+
+    Returns
+    -------
+    loss : shape (k,), mean negative log-likelihood of all rows in nats; covariances : shape (k, d, d)
+    """
+    rows = X[np.asarray(subsets)]
+    means = rows.mean(axis=1)
+    centred = rows - means[:, None]
+    covariances = centred.swapaxes(1, 2) @ centred / rows.shape[1] + prior * np.eye(X.shape[1])
+    covariances /= 1 + prior
+    off = X - means[:, None]
+    sq_dist = np.einsum("knd,kde,kne->kn", off, np.linalg.inv(covariances), off).mean(axis=1)
+    return 0.5 * (sq_dist + np.linalg.slogdet(2 * np.pi * covariances)[1]), covariances
+
+
+def exact_rows(seed, *, n=12, size=4, n_start=2):
+    """What the rules choose beside what is best, for one Gaussian and so few rows that every subset can be tried.
+
+    Returns
+    -------
+    list of dict with seed, method, excess_loss (nats above the fit to all rows), covariance_error (as in
+    `component_errors`) and volume (the ellipse's area over that of all rows). Methods are "best" of all subsets,
+    "exact greedy" (from the same random start, every row is tried and the best kept), "bico" and "bico quadratic" (the
+    rule of the first and of the second order), and "random": the median over all subsets
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) @ [[1.0, 0.3], [0.0, 0.4]]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    every = np.array(list(combinations(range(n), size)))
+    chosen = {"best": every[[one_gaussian(X, every)[0].argmin()]], "random": every}
+    for method in _RULE:
+        options = dict(rule=_RULE[method], weighting="binary", strategy=Forward(n_start=n_start), random_state=seed)
+        chosen[method] = BilevelCoreset(GaussianMixture(1, n_init=1), size=size, **options).fit(X).indices_[None]
+    greedy = chosen["bico"][:, :n_start]
+    while greedy.shape[1] < size:
+        others = np.setdiff1d(np.arange(n), greedy)[:, None]
+        tried = np.hstack([np.repeat(greedy, len(others), axis=0), others])
+        greedy = tried[[one_gaussian(X, tried)[0].argmin()]]
+    chosen["exact greedy"], rows = greedy, []
+    (full,), (reference,) = one_gaussian(X, [range(n)])
+    for method, subsets in chosen.items():
+        loss, covariances = one_gaussian(X, subsets)
+        off = np.linalg.norm(covariances - reference, axis=(1, 2)) / np.linalg.norm(reference)
+        volume = np.sqrt(np.linalg.det(covariances) / np.linalg.det(reference))
+        errors = dict(excess_loss=loss - full, covariance_error=off, volume=volume)
+        rows.append(dict(seed=seed, method=method) | {name: float(np.median(v)) for name, v in errors.items()})
+    return rows

@@ -26,7 +26,7 @@ LABELS = {
     "pathological": "Pathological",
     "skin_nonskin": "Skin",
     "cod_rna": "Cod-rna",
-    "w8a": "W1",
+    "w8a": "w8a",
     "breast_cancer": "Breast cancer",
     "digits_3_8": "Digits 3/8",
 }

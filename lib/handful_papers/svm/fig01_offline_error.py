@@ -2,7 +2,7 @@
 
 from handful_papers.svm.comparisons import SETS, geometric_mean, ratios, shown_ratio
 
-TENFOLD = ("HTRU", "Pathological", "W1")  # where the paper sees an order of magnitude
+TENFOLD = ("HTRU", "Pathological", "w8a")  # where the paper sees an order of magnitude
 
 
 def evidence(run):
