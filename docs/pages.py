@@ -24,6 +24,7 @@ _WRITTEN_FROM = {
     r"lib/handful/(\w+)/__init__\.py": "reference/handful.{}.rst",
     r"figures/laptop/(\w+)": "reproduction/{}.md",
     r"lib/handful_papers/(site)\.py": "reproduction/items.md",
+    r"lib/handful_papers/(claims)\.py": "reproduction/disagreements.md",
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
 COMPLEXITY = """\

@@ -44,6 +44,7 @@ class Claim:
     printed : dict or None, which printed numbers make the same comparison in the paper; see `printed_settings`
     printed_verdict : str, what the rule says of them; "disagrees" says that the paper's own table does not show it
     note : str, what a reader must know beside it
+    letter : str, what we think is the reason, as one would write it to the authors, where the claim disagrees
     """
 
     id: str
@@ -62,6 +63,7 @@ class Claim:
     printed: dict | None = None
     printed_verdict: str = AGREES
     note: str = ""
+    letter: str = ""
 
     def __post_init__(self):
         allowed = dict(whose=("paper", "own"), kind=("result", "check"), printed_verdict=VERDICTS)

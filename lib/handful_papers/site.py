@@ -94,6 +94,32 @@ def items_table():
     return "\n".join(lines)
 
 
+def disagreements_page():
+    """Markdown: a paragraph for each claim of a paper that disagrees, as one would write it to the paper's authors."""
+    lines = ["# Where we disagree", ""]
+    lines += ["Each paragraph is written as to the authors of the paper; no letter has been sent. Numbers, data and"]
+    lines += ["verdicts are those of the committed records at each build; the reasons are what we think they are.", ""]
+    for key, paper in papers().items():
+        rows = [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
+        found = [
+            (row, c) for row in rows for c in row["claims"] if (c["verdict"], c["whose"]) == (VERDICTS[1], "paper")
+        ]
+        lines += [f"## {paper['title']}", ""] if found else []
+        for row, claim in found:
+            letter = next(c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"])
+            seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
+            printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
+            lines += [f"### {claim['item'] or row['title']}, {claim['where']}", ""]
+            told = f"You write: “{claim['quote']}”. We took this to say: {claim['text']}. What we measured is the"
+            told += (
+                f" {claim['measured']}: {ours_text(claim)} ({printed}{claim['why']}). Data of the run: {row['data']}"
+            )
+            lines += [_plain(" ".join(f"{told}{seeds}. {claim['note']} {letter}".split())), ""]
+            again = f"handful reproduce --profile {row['record']['profile']} --only {row['name']} --force"
+            lines += [f"To run it again: `{again}`. [The executed notebook](../notebooks/{row['name']}.ipynb).", ""]
+    return "\n".join(lines)
+
+
 def paper_page(key, folder):
     """Markdown: a paper's figures, each with its picture, what made it, and its claims in a table that unfolds."""
     paper, rows = papers()[key], [row for row in item_rows()[0] if row["name"].startswith(f"{key}/")]
@@ -136,6 +162,7 @@ def write_pages(docs):
     folder, notebooks = docs / "reproduction", docs / "notebooks"
     parts = ["# All items", "The papers' claims, by what our data can say of them.", verdict_table(), items_table()]
     pages = {folder / "items.md": "\n\n".join(parts) + "\n"}
+    pages[folder / "disagreements.md"] = disagreements_page()
     pages |= {folder / f"{key}.md": paper_page(key, folder) for key in papers()}
     if any((FIGURES / "quick").glob("*/*.json")):
         table = terminal(("quick",))

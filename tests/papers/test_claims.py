@@ -182,6 +182,16 @@ def test_the_papers_own_numbers_pass_the_rule_or_the_claim_says_that_they_do_not
     assert decide(settings, **claim.rule)[0] == claim.printed_verdict
 
 
+def test_every_claim_of_a_paper_that_disagrees_has_its_letter_and_no_other_claim_has_one():
+    judged = {c["id"]: c["verdict"] for _, r in records()[0] for c in r["claims"] if c["whose"] == "paper"}
+    page, letters = site.disagreements_page(), {c.id: c.letter for _, c in CLAIMS if c.letter}
+    assert set(letters) == {id for id, verdict in judged.items() if verdict == DISAGREES}
+    for _, record in records()[0]:
+        for claim in record["claims"]:
+            if claim["id"] in letters:  # the numbers are the record's, the words the declared ones
+                assert all(site._plain(words) in page for words in (claim["quote"], ours_text(claim)))
+
+
 def test_printed_numbers_are_read_with_units_bounds_and_spread():
     table = published("bico", "Table 3")
     assert {"value", "sd", "unit", "bound"} <= set(table)
