@@ -1,0 +1,90 @@
+"""The field's tables: their rules against brute force, what is chosen, and which way their claims lean."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from handful_papers.claims import Run, judge_all
+from handful_papers.experiment import figure
+from handful_papers.public import coreax_mnist, dattri_lds, opendataval
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lower_cluster_is_that_of_the_split_with_the_least_squared_error(seed):
+    values = np.random.default_rng(seed).random(12)
+
+    def error(cut):
+        return sum(((part - part.mean()) ** 2).sum() for part in (values[values <= cut], values[values > cut]))
+
+    best = min(np.sort(values)[:-1], key=error)
+    np.testing.assert_array_equal(opendataval.lower_cluster(values), values <= best)
+
+
+@pytest.mark.parametrize("dataset", ["fried", "2dplanes", "breast_cancer", "digits"])
+def test_a_wrong_label_is_another_class(dataset):
+    clean = opendataval.noisy(dataset, 200, 0.0, np.random.default_rng(0))[1]
+    X, y, wrong = opendataval.noisy(dataset, 200, 0.2, np.random.default_rng(0))
+    assert wrong.sum() == 40
+    np.testing.assert_array_equal(y != clean, wrong)
+    np.testing.assert_allclose(X.std(axis=0), 1)
+
+
+def test_sums_of_scores_that_are_the_truth_have_an_lds_of_one_and_reversed_ones_of_minus_one():
+    rng = np.random.default_rng(0)
+    scores, subsets = rng.normal(size=(20, 3)), [rng.choice(20, 10, replace=False) for _ in range(15)]
+    losses = -np.stack([scores[rows].sum(axis=0) for rows in subsets])
+    assert dattri_lds.lds(scores, subsets, losses) == pytest.approx(1)
+    assert dattri_lds.lds(-scores, subsets, losses) == pytest.approx(-1)
+
+
+def test_gradient_products_are_those_of_the_gradients_written_out():
+    rng = np.random.default_rng(0)
+    X, T, y, t, W = (
+        rng.normal(size=(4, 2)),
+        rng.normal(size=(3, 2)),
+        [0, 1, 2, 0],
+        [2, 1, 0],
+        rng.normal(size=(1, 3, 3)),
+    )
+
+    def gradient(x, label):
+        x = np.append(x, 1)
+        return np.outer(x, dattri_lds.softmax(x @ W[0]) - np.eye(3)[label]).ravel()
+
+    own = np.array([[gradient(x, a) @ gradient(z, b) for z, b in zip(T, t)] for x, a in zip(X, y)])
+    np.testing.assert_allclose(dattri_lds.gradient_products(X, np.array(y), T, np.array(t), W), own)
+
+
+@pytest.mark.parametrize("method", coreax_mnist.METHODS_SHOWN)
+def test_as_many_distinct_rows_are_chosen_as_asked_for_and_no_label_is_looked_at_where_that_is_said(method):
+    (X, y), valid, _ = coreax_mnist.images("digits", 200, 0)
+    P = coreax_mnist.components(X)
+    rows = coreax_mnist.choose(method, 25, P, y, n_pool=400, seed=0)
+    assert len(np.unique(rows)) == 25
+    other = coreax_mnist.choose(method, 25, P, np.roll(y, 7), n_pool=400, seed=0)
+    assert np.array_equal(rows, other) == (method not in coreax_mnist.LABELLED)
+    if method == "medoids by class":
+        assert np.ptp(np.bincount(y[rows], minlength=10)) <= 1
+    assert len(X) + len(valid[0]) == 1437  # four fifths of the digits
+
+
+def test_the_published_numbers_are_those_of_the_cited_files():
+    best = coreax_mnist.printed().max().round(1)
+    assert best.to_dict() == {25: 55.1, 50: 69.1, 100: 73.6, 500: 85.6, 1000: 88.7, 5000: 92.8}
+    assert len(coreax_mnist.printed()) == 9
+    assert opendataval.printed().loc["Data-OOB, logistic models", ["fried 20%", "2dplanes 20%"]].tolist() == [
+        0.524,
+        0.587,
+    ]
+    assert dattri_lds.printed().iloc[0] == 0.80
+
+
+@pytest.mark.parametrize(("lead", "verdict"), [(3.0, "agrees"), (-3.0, "disagrees")])
+def test_medoids_are_judged_against_the_best_solver_of_each_size(lead, verdict):
+    best, rows = coreax_mnist.printed().max(), []
+    for method, m, seed in product(coreax_mnist.METHODS_SHOWN, (25, 1000, 5000), range(5)):
+        rows.append(dict(method=method, m=m, seed=seed, test=best[m] + lead + 0.1 * seed, valid=0.0))
+    run = Run(pd.DataFrame(rows), {}, {}, "laptop", ("mnist",))
+    judged = judge_all(figure("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
+    assert [claim["verdict"] for claim in judged[:2]] == [verdict, verdict]
