@@ -88,14 +88,6 @@ def test_other_sizes_and_batches_take_what_they_would_have_chosen(data, tmp_path
     np.testing.assert_array_equal(again.indices_, alone.indices_)
 
 
-def test_a_file_that_was_cut_back_grows_again(data, tmp_path):
-    problem = Network(net(), train=QUICK, checkpoint=tmp_path / "choice.npz")
-    for size in (24, 33):  # 24 ends in a round of three rows, which is no round of 33's
-        grown = BilevelCoreset(problem, size=size, **OPTIONS).fit(*data)
-    alone = BilevelCoreset(Network(net(), train=QUICK), size=33, **OPTIONS).fit(*data)
-    np.testing.assert_array_equal(grown.indices_, alone.indices_)
-
-
 REGRESSION = dict(loss=squares, train=QUICK)
 
 

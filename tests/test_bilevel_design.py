@@ -4,7 +4,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from handful import UniformCoreset
 from handful.bilevel.design import OptimalDesign, design_gradient, design_objective, optimal_repetitions
 from scipy.optimize import approx_fprime, minimize
 
@@ -68,24 +67,6 @@ def test_greedy_designs_are_near_the_best_of_all_subsets(design):
         assert (1 - 1e-9) * best <= fit.objective_ <= 1.15 * best
 
 
-@pytest.mark.parametrize("design", ["A", "V"])
-def test_designs_leave_less_error_than_random_experiments(pool, design):
-    rng = np.random.default_rng(2)
-    X, truth, noise = pool, rng.normal(size=4), 0.5
-    ridge = noise**2  # for the prior variance 1
-
-    def error(rows):
-        # mean over the noise, by simulation
-        y = X[rows] @ truth + noise * rng.normal(size=(500, len(rows)))
-        theta = np.linalg.solve(X[rows].T @ X[rows] + ridge * np.eye(4), X[rows].T @ y.T).T
-        by = theta - truth if design == "A" else (theta - truth) @ X.T
-        return (by**2).sum(axis=1).mean()
-
-    ours = error(OptimalDesign(design, size=10, prior_precision=ridge, fit_intercept=False).fit(X).indices_)
-    random = [error(UniformCoreset(10, random_state=s).fit(X).indices_) for s in range(20)]
-    assert ours < 0.8 * np.mean(random)
-
-
 def test_repetitions_are_those_of_a_general_optimiser(pool):
     rows, ridge = pool[:8], 0.05
     M = pool.T @ pool
@@ -115,41 +96,9 @@ def test_repeating_experiments_is_never_worse(pool):
     assert repeated.weights_.sum() == pytest.approx(60)
 
 
-def test_a_design_needs_no_labels_and_ignores_those_it_gets(pool):
-    fits = [OptimalDesign(size=9).fit(pool, y).indices_ for y in (None, np.random.default_rng(0).normal(size=60))]
-    assert (fits[0] == fits[1]).all()
-    prefix = OptimalDesign(size=4).fit(pool).indices_
-    assert (prefix == fits[0][:4]).all()
-
-
 def test_experiments_are_made_where_predictions_count():
     X = np.eye(3)[np.arange(30) % 3]  # three kinds of rows that share no parameter
     wanted = np.where(np.arange(30) % 3 == 1, 1.0, 1e-9)
     chosen = OptimalDesign("V", size=6, fit_intercept=False).fit(X, sample_weight=wanted).indices_
     assert (chosen % 3 == 1).all()
     assert sorted(np.bincount(OptimalDesign("V", size=6, fit_intercept=False).fit(X).indices_ % 3)) == [2, 2, 2]
-
-
-def test_long_selections_keep_their_precision():
-    X = np.random.default_rng(3).normal(size=(400, 5)) * [1e4, 1, 1, 1, 1e-3]
-    fit = OptimalDesign("V", size=200, prior_precision=1e-4, fit_intercept=False).fit(X)
-    value = objective(X, indicator(fit.indices_, 400), "V", 1e-4)
-    assert fit.objective_ == pytest.approx(value, rel=1e-6)
-    best_last = min(objective(X, indicator([*fit.indices_[:-1], i], 400), "V", 1e-4) for i in range(400))
-    assert value == pytest.approx(best_last, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"design": "D"}, r"design of OptimalDesign must be one of \('A', 'V'\), got design='D'"),
-        ({"rule": "quadratic"}, r"rule of OptimalDesign must be one of \('exact', 'linear'\)"),
-        (
-            {"prior_precision": 0.0},
-            r"prior_precision of OptimalDesign must be a finite number greater than 0, got prior_precision=0\.0",
-        ),
-    ],
-)
-def test_bad_options_are_named(pool, options, message):
-    with pytest.raises(ValueError, match=message):
-        OptimalDesign(size=5).set_params(**options).fit(pool)

@@ -149,15 +149,6 @@ def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(
     np.testing.assert_allclose(model.coefficients, theta, rtol=1e-5, atol=2e-5 * np.abs(theta).max())
 
 
-def test_an_estimator_needs_a_problem_and_a_number_that_it_knows():
-    assert LeastSquares(0.1).estimator(50).alpha == pytest.approx(5)
-    assert Logistic(0.1, fit_intercept=False).estimator(50).get_params()["C"] == pytest.approx(0.2)
-    with pytest.raises(ValueError, match="do not penalise their intercept"):
-        Logistic(penalise_intercept=True).estimator(50)
-    with pytest.raises(ValueError, match="n must be a finite number greater than 0"):
-        Logistic().estimator(0)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.floats(-6, 2), st.floats(-3, 2))
 def test_inner_solutions_minimise_whatever_the_scales(seed, separable, log_l2, log_scale):
@@ -184,33 +175,10 @@ def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
         np.testing.assert_allclose(model_of(problem, X, y).theta, 0, atol=1e-12)
 
 
-def test_an_inner_problem_that_loses_its_targets_is_solved():
-    # all the weight on rows with target zero, from a start that fitted the others
-    X, y = np.random.default_rng(0).normal(size=(8, 3)), np.array([0.0, 0, 0, 0, 5, -3, 2, 1])
-    model = model_of(LeastSquares(1e-2), X, y)
-    model.fit(np.array([0.25] * 4 + [0.0] * 4))
-    np.testing.assert_allclose(model.theta, 0, atol=1e-10)
-
-
 def test_an_inner_problem_that_is_singular_to_rounding_is_refused_by_name():
     X = np.random.default_rng(0).normal(size=(6, 9)) * 1e12
     with pytest.raises(ConvergenceError, match=r"features.* l2"):
         model_of(Logistic(1e-9), X, np.array([-1.0, 1] * 3))
-
-
-@pytest.mark.parametrize(("d", "options"), [(5, {}), (100, {}), (5, {"penalise_intercept": True})])
-def test_the_start_that_a_row_more_predicts_is_near_its_solution(d, options):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, d))
-    y, gained = np.sign(X @ rng.normal(size=d) + 0.5), []
-    model = model_of(Logistic(0.1, **options), X, y, np.arange(9))
-    for row in range(9, 40):
-        model.add([row])
-        before, start = model.theta, model._with_last()
-        model.fit()
-        gained.append(np.linalg.norm(start - model.theta) / np.linalg.norm(before - model.theta))
-    assert max(gained) < 0.5
-    assert np.median(gained) < 0.1
 
 
 # Implicit gradients and gains ----------------------------------------------------------------------------------------
@@ -261,30 +229,6 @@ def test_the_span_of_the_chosen_rows_changes_no_score_gain_or_curvature(problem,
     for other in results[1:]:
         for ours, theirs in zip(other, results[0]):
             np.testing.assert_allclose(ours, theirs, rtol=2e-3 if model.Y.shape[1] > 1 else 1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize(
-    "options",
-    [
-        dict(rule="linear", weighting="binary"),
-        dict(weighting="binary"),
-        dict(weighting="optimised"),
-        dict(weighting="corrective", rule="linear"),
-        dict(problem=LeastSquares(0.1), strategy=Forward(3)),
-        dict(strategy="exchange", weighting="binary"),
-        dict(problem=Joint(Logistic(0.1), Logistic(0.01)), weighting="binary"),
-    ],
-    ids=str,
-)
-def test_the_span_of_the_chosen_rows_changes_no_selection(kind, options, monkeypatch):
-    X, y, _ = data_of(options.get("problem", Logistic(0.1)), n=80, d=30)
-    selector = BilevelCoreset(**{"problem": Logistic(0.1), "size": 12, "random_state": 0} | options)
-    plain = selector.fit(kind(X), y).coreset_
-    in_span(monkeypatch)
-    spanned = selector.fit(kind(X), y).coreset_
-    assert (plain.indices == spanned.indices).all()
-    np.testing.assert_allclose(plain.weights, spanned.weights, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS[3:], ids=name)
@@ -389,16 +333,6 @@ def test_the_quadratic_rule_takes_the_largest_decrease_where_the_losses_are_quad
         assert after == rows[np.argmin(refits)]
 
 
-def test_a_batch_holds_the_steepest_descents():
-    problem = Logistic(0.1)
-    X, y, _ = data_of(problem, n=25, d=2)
-    chosen = greedy(problem, 12, Forward(4, n_start=4)).fit(X, y).indices_
-    for s in (4, 8):
-        rows = np.setdiff1d(np.arange(25), chosen[:s])
-        slopes = [derivative(problem, X, y, np.ones(25), share(25, chosen[:s]), k) for k in rows]
-        assert (chosen[s : s + 4] == rows[np.argsort(slopes)[:4]]).all()
-
-
 # Several classes -----------------------------------------------------------------------------------------------------
 
 
@@ -487,22 +421,6 @@ def test_soft_targets_are_classes_in_proportion():
     rows = np.repeat(np.arange(12), 3)
     reference = trained(X[rows], np.tile([0, 1, 2], 12), Y[:12].ravel() / 12)
     np.testing.assert_allclose(multinomial(X, Y).coefficients[1:], reference.coef_.T, atol=1e-6)
-
-
-@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"weighting": "optimised"}], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_coreset_of_three_classes_trains_better_than_random_points(options, dtype):
-    X, y = three_classes(n=600, d=12, seed=3)
-    X = X.astype(dtype)
-
-    def loss(rows, weights):
-        return log_loss(y, trained(X, y, np.bincount(rows, weights / weights.sum(), len(y))).predict_proba(X))
-
-    coreset = BilevelCoreset(Logistic(L2), size=20, random_state=0, **options).fit(X, y)
-    assert coreset.weights_.sum() == pytest.approx(600, rel=1e-5)
-    assert options or set(y[coreset.indices_[:3]]) == {0, 1, 2}
-    random = [np.random.default_rng(s).choice(600, 20, replace=False) for s in range(10)]
-    assert loss(coreset.indices_, coreset.weights_) < min(loss(rows, np.ones(20)) for rows in random)
 
 
 @pytest.mark.parametrize(
@@ -634,16 +552,6 @@ def test_optimised_weights_are_a_local_minimum(problem):
             assert outer_after_training(problem, X, y, np.ones(300), share(300, rows, moved)) > best - 1e-9
 
 
-@pytest.mark.parametrize("problem", [Logistic(1e-3), LeastSquares(1e-3)], ids=str)
-def test_with_generously_many_points_optimised_weights_reach_the_full_datas_optimum(problem):
-    # d + 1 = 5 parameters, 60 points: some weights give them the gradient of the whole data set
-    X, y = blobs(problem)
-    c = optimise_weights(model_of(problem, X, y, np.arange(60)), max_iter=200, tol=1e-12)
-    coreset = outer_after_training(problem, X, y, np.ones(300), share(300, np.arange(60), c))
-    full = outer_after_training(problem, X, y, np.ones(300), np.full(300, 1 / 300))
-    assert coreset <= full + 1e-6  # the outer loss has no penalty, so that it may end below
-
-
 def test_joint_weights_serve_the_sum_of_the_outer_losses():
     trainers = [Logistic(1e-3), Logistic(1.0)]
     X, y = blobs(trainers[0])
@@ -656,21 +564,6 @@ def test_joint_weights_serve_the_sum_of_the_outer_losses():
     best = joint(c)
     for j in range(10):
         assert joint(0.99 * c + 0.01 * (np.arange(10) == j)) > best - 1e-8
-
-
-def test_weights_that_change_nothing_are_kept():
-    # one row whose target is fitted exactly: no weight has an effect
-    model = model_of(LeastSquares(1.0), np.ones((3, 1)), np.zeros(3))
-    np.testing.assert_allclose(optimise_weights(model), 1 / 3)
-
-
-def test_the_model_is_left_solved_for_the_weights_returned():
-    problem = Logistic(0.01)
-    X, y = blobs(problem)
-    model = model_of(problem, X, y, np.arange(10))
-    c = optimise_weights(model)
-    theta = np.roll(inner_solution(problem, X, y, share(300, np.arange(10), c)), 1)
-    np.testing.assert_allclose(model.theta[:, 0], theta, atol=1e-5 * np.abs(theta).max())
 
 
 @settings(max_examples=100)

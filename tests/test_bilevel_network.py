@@ -14,7 +14,6 @@ from handful.bilevel import (  # noqa: E402
     ConjugateGradients,
     ConvergenceError,
     Forward,
-    Joint,
     Network,
     NeumannSeries,
     Problem,
@@ -79,17 +78,6 @@ def test_products_are_those_of_the_dense_hessian(data, curvature):
     np.testing.assert_allclose(model.hvp(np.random.default_rng(0))(v), H @ v, rtol=1e-8, atol=1e-10)
 
 
-def test_minibatch_products_are_unbiased(data):
-    model = selection(data, Network(small_net(), train=QUICK, curvature_batch_size=6))
-    _, H = dense(model, "gauss-newton")
-    v = np.random.default_rng(1).normal(size=len(H))
-    hvp = model.hvp(np.random.default_rng(0))
-    draws = np.array([hvp(v) for _ in range(400)])
-    assert draws.std(axis=0).max() > 1e-3
-    error = np.abs(draws.mean(axis=0) - H @ v)
-    assert (error <= 5 * draws.std(axis=0) / 20 + 1e-12).all()
-
-
 @pytest.mark.parametrize("ihvp", [ConjugateGradients(200), NeumannSeries(500)])
 def test_scores_are_the_implicit_gradients(data, ihvp):
     model = selection(data, Network(small_net(), train=QUICK, batch_size=7), ihvp)
@@ -130,40 +118,6 @@ def test_training_that_diverges_says_where(data):
         ConvergenceError, match=r"diverged in step \d+ of 200 \(epoch \d+\): loss (nan|inf).*TrainConfig"
     ):
         BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(X, y.astype(float))
-
-
-def test_a_factory_is_called_anew_each_round_and_the_module_stays_as_it_was(data):
-    X, y = data
-    made = []
-
-    def make():
-        made.append(small_net().float())
-        return made[-1]
-
-    BilevelCoreset(Network(make, train=QUICK), size=30, strategy=Forward(10, n_start=10), rule="linear").fit(X, y)
-    assert len(made) == 2
-    net = small_net().float()
-    before = [p.clone() for p in net.parameters()]
-    BilevelCoreset(Network(net, train=QUICK), size=30, strategy=Forward(10, n_start=10), rule="linear").fit(X, y)
-    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
-
-
-def test_joint_networks_take_turns(data, monkeypatch):
-    X, y = data
-    trained, fit = [], Network.fit_module
-
-    def watch(self, X, y, rng):
-        trained.append((self.random_state, len(X)))
-        return fit(self, X, y, rng)
-
-    monkeypatch.setattr(Network, "fit_module", watch)
-    problem = Joint(
-        Network(small_net(0).float(), train=QUICK, random_state=0),
-        Network(small_net(1).float(), train=QUICK, random_state=1),
-        alternate=True,
-    )
-    BilevelCoreset(problem, size=40, strategy=Forward(10, n_start=10), rule="linear", random_state=0).fit(X, y)
-    assert trained == [(0, 10), (1, 20), (0, 30)]
 
 
 def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_twice():
@@ -248,13 +202,6 @@ def test_rows_beyond_the_network_s_type_are_told(data):
         BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, rule="linear", random_state=0).fit(X, y)
 
 
-def test_a_float64_network_sees_float64_rows(data):
-    X, y = data
-    X = X + 1e9
-    model = selection((X, y), Network(small_net(), train=QUICK))
-    np.testing.assert_array_equal(model._X.numpy(), X)
-
-
 def test_where_all_rows_are_fitted_any_will_do_and_not_the_first(data):
     # saturated to the last digit: gradients are zero
     y = np.repeat([0, 1, 2], 20)
@@ -287,15 +234,6 @@ def test_damping_is_added_to_the_hessian(data):
     g = model.outer_gradient()
     v = model.inverse_hessian(g)
     np.testing.assert_allclose(v, np.linalg.solve(H + 0.3 * np.eye(len(g)), g), rtol=2e-4, atol=1e-6)
-
-
-def test_rows_without_weight_are_not_chosen(data):
-    X, y = data
-    weight = np.ones(60)
-    weight[::2] = 0.0
-    problem = Network(small_net().float(), train=QUICK)
-    selector = BilevelCoreset(problem, size=25, strategy=Forward(5, n_start=6), rule="linear", random_state=0)
-    assert (selector.fit(X, y, sample_weight=weight).indices_ % 2 == 1).all()
 
 
 class Pair(torch.nn.Linear):
@@ -344,24 +282,6 @@ def test_what_does_not_fit_together_is_told(data, options, targets, fit, message
         )
 
 
-def test_classes_as_rows_of_integers_are_probabilities(data):
-    X, y = data
-    options = dict(size=20, strategy=Forward(5, n_start=10), rule="linear", random_state=0)
-    net = small_net().float()
-    as_rows = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3, dtype=int)[y])
-    as_floats = BilevelCoreset(Network(net, train=QUICK), **options).fit(X, np.eye(3)[y])
-    np.testing.assert_array_equal(as_rows.indices_, as_floats.indices_)
-
-
-def test_a_full_memory_is_not_blamed_on_the_module(data):
-    class Hungry(torch.nn.Linear):
-        def forward(self, X):
-            raise torch.OutOfMemoryError("full")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        BilevelCoreset(Network(Hungry(4, 3), train=QUICK), size=30, rule="linear").fit(*data)
-
-
 WITHOUT_TORCH = """
 import sys
 
@@ -392,11 +312,6 @@ def test_what_needs_torch_says_so_without():
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
     wanted = ("Network needs", "a Problem with a loss in torch needs", "views of a torch network need")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
-
-
-def test_importing_does_not_import_torch():
-    code = "import handful.bilevel, handful.continual, sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_defaults_suit_a_network_and_grow_with_the_data(data):
@@ -450,13 +365,6 @@ def test_torch_takes_the_derivatives_of_a_loss_of_ones_own(counts):
     for name, arguments in (("losses", ()), ("gradients", ()), ("row_hessians", ()), ("hessian", (weights,))):
         auto, hand = (getattr(problem, name)(theta, X, y, *arguments) for problem in (Poisson(), ByHand()))
         np.testing.assert_allclose(auto, hand, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", [{}, dict(rule="linear", weighting="binary")])
-def test_a_loss_in_torch_chooses_what_its_derivatives_by_hand_choose(counts, options):
-    auto, hand = (BilevelCoreset(p, size=8, random_state=0, **options).fit(*counts) for p in (Poisson(), ByHand()))
-    np.testing.assert_array_equal(auto.indices_, hand.indices_)
-    np.testing.assert_allclose(auto.weights_, hand.weights_, rtol=1e-6)
 
 
 def test_a_loss_that_gives_no_number_is_named(counts):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, KCenter, LightweightCoreset, Logistic, MergeReduce, SVMCoreset
+from handful import BilevelCoreset, KCenter, Logistic, MergeReduce, SVMCoreset
 from handful.bilevel import Forward, ProxyCoreset
 from handful.continual import ReplayBuffer
 from handful.proxies import RBF, Nystrom
@@ -33,22 +33,6 @@ def test_it_is_the_selector_on_the_features(data):
     np.testing.assert_array_equal(few.indices_, again.indices_)
 
 
-def test_a_kernel_proxy_chooses_better_points_for_a_kernel_machine_than_the_raw_rows(data):
-    from sklearn.svm import SVC
-
-    X, y = data
-    proxy = Nystrom(RBF(0.3), n_landmarks=100)
-
-    def accuracy(selector, seed):
-        X_small, y_small, _ = selector.set_params(size=25, random_state=seed).fit(X, y).take(X, y)
-        return SVC(C=10, gamma=0.3).fit(X_small, y_small).score(X, y)
-
-    bilevel = BilevelCoreset(Logistic(1e-3), rule="linear")
-    through = np.mean([accuracy(ProxyCoreset(bilevel, proxy), s) for s in range(5)])
-    raw = np.mean([accuracy(BilevelCoreset(Logistic(1e-3), rule="linear"), s) for s in range(5)])
-    assert through > raw + 0.02
-
-
 def test_it_serves_as_the_selector_of_a_stream(data):
     X, y = data
     few = ProxyCoreset(
@@ -76,12 +60,3 @@ def test_leaves_and_tasks_of_one_class_are_the_selector_s_own_matter(selector, d
     memory = ReplayBuffer(few, size=20, random_state=0).add(X[y == 0], y[y == 0])
     assert 1 <= len(memory) <= 20
     assert (memory.rows()[1] == 0).all()
-
-
-def test_it_knows_no_more_of_one_class_and_of_rankings_than_its_selector(data):
-    assert not hasattr(ProxyCoreset(KCenter()), "select_one_class")
-    assert hasattr(ProxyCoreset(), "select_one_class")
-    with pytest.raises(ValueError, match="y holds one class only"):
-        ProxyCoreset(size=10).fit(data[0], np.zeros(200))
-    for selector in (KCenter(), LightweightCoreset(), BilevelCoreset(), BilevelCoreset(strategy="elimination")):
-        assert ProxyCoreset(selector)._ranks == selector._ranks

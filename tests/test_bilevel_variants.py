@@ -1,7 +1,5 @@
 """The variants of Section 3.5: exchange, elimination, Algorithm 2, outer losses, implicit gradients, joint problems."""
 
-import warnings
-
 import numpy as np
 import pytest
 from handful import BilevelCoreset, CoresetEstimator, LeastSquares, Logistic
@@ -83,18 +81,6 @@ def test_elimination_drops_the_points_of_the_largest_implicit_gradient(problem):
     assert sorted(model.indices) == sorted(set(range(N)) - set(worst.tolist()))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_exchange_ends_no_worse_than_it_starts_and_better_than_random_points(seed):
-    X, y = data(200)
-
-    def loss(rows):
-        return outer_after_training(Logistic(0.05), X, y, np.ones(200), share(200, rows))
-
-    rows = BilevelCoreset(Logistic(0.05), size=15, strategy="exchange", random_state=seed).fit(X, y).indices_
-    assert len(set(rows)) == 15
-    assert loss(rows) < min(loss(np.random.default_rng(s).choice(200, 15, replace=False)) for s in range(10))
-
-
 @pytest.mark.parametrize("strategy", ["exchange", "elimination", "regularised"])
 def test_every_class_stays_however_few_points_are_left(strategy):
     X, y = data(60)
@@ -105,15 +91,6 @@ def test_every_class_stays_however_few_points_are_left(strategy):
         y[30:] = -1.0
     coreset = BilevelCoreset(Logistic(0.05), size=4, strategy=strategy, random_state=0).fit(X, y)
     assert set(y[coreset.indices_]) == {-1.0, 1.0}
-
-
-@pytest.mark.parametrize("strategy", ["exchange", "elimination"])
-def test_rows_without_weight_are_never_chosen(strategy):
-    X, y = data(60)
-    u = (np.arange(60) % 3 > 0).astype(float)
-    coreset = BilevelCoreset(Logistic(0.05), size=20, strategy=strategy, random_state=0).fit(X, y, sample_weight=u)
-    assert u[coreset.indices_].all()
-    assert coreset.weights_.sum() == pytest.approx(u.sum())
 
 
 # --- Algorithm 2
@@ -199,16 +176,6 @@ def test_implicit_gradients_are_the_derivatives_however_they_are_solved(problem,
     np.testing.assert_allclose(model.linear_scores()[12:], expected, atol=1e-3 * np.abs(expected).max())
 
 
-def test_iterations_solve_what_they_are_given():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(8, 8))
-    H, g = A @ A.T + np.eye(8), rng.normal(size=8)
-    exact = np.linalg.solve(H, g)
-    np.testing.assert_allclose(ConjugateGradients(50, tol=1e-10).solve(H.__matmul__, g), exact, rtol=1e-7)
-    np.testing.assert_allclose(NeumannSeries(5000).solve(H.__matmul__, g), exact, rtol=1e-6)
-    assert not NeumannSeries(3).solve(H.__matmul__, 0 * g).any()
-
-
 def test_a_problem_of_ones_own_chooses_what_the_built_in_one_does():
     X, y = data(150)
     # which of the two classes comes first is known to the built-in one only
@@ -261,14 +228,6 @@ class Half(OwnLogistic):
     gradients = Problem.gradients
 
 
-class Given(Problem):
-    """Its methods are given, not defined."""
-
-    def __init__(self, of=None):
-        self.of = of
-        self.losses, self.gradients, self.hessian = OwnLogistic().losses, OwnLogistic().gradients, OwnLogistic().hessian
-
-
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
@@ -284,12 +243,6 @@ def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypat
         BilevelCoreset(problem, size=5).fit(X, y)
 
 
-def test_methods_may_be_given_to_an_instance():
-    X, y = data()
-    chosen = BilevelCoreset(Given(), size=8, random_state=0).fit(X, y).indices_
-    np.testing.assert_array_equal(chosen, BilevelCoreset(OwnLogistic(), size=8, random_state=0).fit(X, y).indices_)
-
-
 # --- a start that is everything
 
 
@@ -298,27 +251,6 @@ def test_a_random_start_of_the_whole_size_warns(options):
     X, y = data()
     with pytest.warns(UserWarning, match=r"all \d+ points are of the random start \(n_start=\d+\), so that nothing"):
         BilevelCoreset(**{"size": 10, "random_state": 0} | options).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        dict(rule="linear", strategy=Forward(n_start=9)),
-        dict(rule="linear", size=11),
-        dict(size=3),
-        dict(rule="linear", strategy="exchange"),
-        dict(rule="linear", strategy="elimination"),
-        dict(rule="linear", strategy="regularised"),
-        dict(rule="linear", size=None),
-    ],
-)
-def test_no_other_start_warns(options):
-    X, y = data()
-    options = {"size": 10, "random_state": 0} | options
-    options["size"] = options["size"] or len(X)  # all rows: there is nothing to select from
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        BilevelCoreset(**options).fit(X, y)
 
 
 # --- joint problems
@@ -335,38 +267,7 @@ def test_joint_scores_add_up():
     np.testing.assert_allclose(scores[2], scores[0] + 0.3 * scores[1], rtol=1e-8)
 
 
-def test_a_joint_coreset_serves_both_problems_better_than_each_others():
-    X, y = data(200, d=4)
-    a, b = Logistic(0.05), LeastSquares(1e-3)
-
-    def chosen(problem):
-        return BilevelCoreset(problem, size=16, random_state=0).fit(X, y).indices_
-
-    def loss(problem, rows):
-        return outer_after_training(problem, X, y, np.ones(200), share(200, rows))
-
-    joint, of_a, of_b = chosen(Joint(a, b)), chosen(a), chosen(b)
-    total = {name: loss(a, rows) + loss(b, rows) for name, rows in [("joint", joint), ("a", of_a), ("b", of_b)]}
-    assert total["joint"] <= 1.01 * min(total["a"], total["b"])
-
-
 # --- options
-
-
-@pytest.mark.parametrize(
-    ("name", "strategy"),
-    [
-        ("forward", Forward()),
-        ("exchange", Exchange()),
-        ("elimination", Elimination()),
-        ("regularised", Regularised()),
-    ],
-)
-def test_the_name_of_a_strategy_stands_for_its_defaults(name, strategy):
-    X, y = data(60)
-    named, given = (BilevelCoreset(size=9, strategy=s, random_state=0).fit(X, y) for s in (name, strategy))
-    np.testing.assert_array_equal(named.indices_, given.indices_)
-    np.testing.assert_array_equal(named.weights_, given.weights_)
 
 
 def test_options_of_options_are_parameters_of_the_selector():
@@ -397,16 +298,6 @@ def test_a_start_without_every_class_may_be_smaller_than_the_classes_are_many():
     first = np.random.default_rng(0).choice(60, 1, replace=False)
     assert lonely.indices_[0] == first[0]
     assert len(set(lonely.indices_)) == 5
-
-
-def test_polishing_the_weights_of_algorithm_2_lowers_the_outer_loss():
-    X, y = data(120)
-    losses = []
-    for polish in (0, 30):
-        fit = BilevelCoreset(Logistic(0.05), size=15, strategy=Regularised(polish_max_iter=polish)).fit(X, y)
-        w = share(120, fit.indices_, fit.weights_ / 120)
-        losses.append(outer_after_training(Logistic(0.05), X, y, np.ones(120), w))
-    assert losses[1] < losses[0]
 
 
 @pytest.mark.parametrize(

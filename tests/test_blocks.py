@@ -29,7 +29,7 @@ from handful.blocks import Blocks
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, pairwise_distances
+from sklearn.metrics import log_loss
 
 dask = pytest.importorskip("dask", reason="dask comes with the extra handful[distributed]")
 da, db, dd = (pytest.importorskip(f"dask.{name}") for name in ("array", "bag", "dataframe"))
@@ -100,20 +100,6 @@ def test_the_choice_does_not_depend_on_what_the_rows_come_in(selector, rows, for
         np.testing.assert_array_equal(w, found.weights_)
 
 
-@every_selector
-def test_one_block_gives_what_an_array_gives(selector, rows, tmp_path):
-    found = selector.fit(*rows).coreset_
-    for name, values in zip("Xyw", rows):
-        np.save(tmp_path / f"{name}.npy", values)
-    given = [str(tmp_path / f"{name}.npy") for name in "Xyw"]
-    in_blocks = selector.fit(Blocks(*given)).coreset_
-    if isinstance(selector, (StratifiedCoreset, LightweightCoreset)):  # these draw in another order, by the same law
-        assert len(in_blocks) == len(found) or isinstance(selector, LightweightCoreset)
-        return
-    np.testing.assert_array_equal(in_blocks.indices, found.indices)
-    np.testing.assert_array_equal(in_blocks.weights, found.weights)
-
-
 @pytest.mark.parametrize(
     "selector", [s for s in SELECTORS if type(s).__name__ not in ("KCenter", "KMeansPlusPlus", "BilevelCoreset")]
 )
@@ -127,19 +113,6 @@ def test_draws_estimate_sums_without_bias_and_with_hardly_more_noise(selector, r
     error = np.std(sums["blocks"], ddof=1) / np.sqrt(40)
     assert abs(np.mean(sums["blocks"]) - w @ cost) < 4 * error
     assert np.std(sums["blocks"]) < 1.5 * np.std(sums["array"])  # 40 fits; four blocks add an eighth
-
-
-def test_uniform_draws_are_those_of_an_array_and_strata_have_their_shares(rows):
-    X, y, w = rows
-    array, blocks = UniformCoreset(30, random_state=1).fit(X, y, w), UniformCoreset(30, random_state=1)
-    np.testing.assert_array_equal(blocks.fit(Blocks(X, y, w, rows=300)).indices_, array.indices_)
-    by_word = pd.DataFrame({"word": np.where(X[:, 1] > 1, "rare", "common"), "x": X[:, 0]})
-    for data in (by_word, Blocks(by_word, rows=300)):
-        few = StratifiedCoreset(30, by="word", random_state=0).fit(data)
-        words = by_word["word"].to_numpy()[few.indices_]
-        assert np.count_nonzero(words == "rare") == round(30 * np.mean(by_word["word"] == "rare"))
-        assert few.weights_[words == "rare"].sum() == pytest.approx(np.count_nonzero(by_word["word"] == "rare"))
-        assert {"rare", "common"} == set(words[:10])  # the first ones hold each in about its share
 
 
 @pytest.mark.parametrize("order", ["as they come", "by a column", "by class"])
@@ -162,28 +135,6 @@ def test_training_on_rows_chosen_in_blocks_is_as_good(order):
     assert loss(found.indices_, found.weights_) < loss(np.arange(12_000), np.ones(12_000)) + 0.005  # 40 uniform: .06
 
 
-def test_too_few_rows_to_determine_a_model_are_chosen_from_a_sample_of_one_block(rows):
-    X, y, w = rows
-    wide = np.hstack([X] * 4)  # 16 columns: four times as many are more than 20 rows
-    few = BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0)
-    few._rows_per_column = 4
-    sizes = []
-    few._check_input = lambda *data: sizes.append(len(data[0])) or BilevelCoreset._check_input(few, *data)
-    few.fit(Blocks(wide, y, w, rows=ROWS))
-    assert sizes == [ROWS]
-
-
-@pytest.mark.parametrize("columns", [1, 0])
-def test_centres_of_blocks_cover_the_rows_as_theory_says(columns):
-    X = np.random.default_rng(0).standard_t(3, size=(4000, 3))
-    X = X[np.argsort(X[:, 0])] if columns else X
-    radius = {}
-    for name, data in (("array", X), ("blocks", Blocks(X, rows=500))):
-        found = KCenter(20, random_state=0).fit(data)
-        radius[name] = pairwise_distances(X, X[found.indices_]).min(axis=1).max()
-    assert radius["blocks"] <= 4 * radius["array"]  # Malkomes et al. 2015: within 4 of the optimum
-
-
 def test_small_chunks_are_joined_and_a_warning_says_where_memory_holds_fewer(rows, monkeypatch):
     X, y, w = rows
     blocks = Blocks(X, y, w, rows=30)
@@ -195,16 +146,6 @@ def test_small_chunks_are_joined_and_a_warning_says_where_memory_holds_fewer(row
     monkeypatch.setattr(coreset_module, "MOST_ENTRIES", 60 * D)
     with pytest.warns(UserWarning, match="blocks hold 60 rows, fewer than the 80 that a choice of size=20"):
         KCenter(20, random_state=0).fit(blocks)
-
-
-def test_files_are_read_in_natural_order_or_in_that_of_the_list(rows, tmp_path):
-    X = rows[0]
-    for i in range(12):
-        np.save(tmp_path / f"X{i}.npy", X[100 * i : 100 * (i + 1)])
-    assert [block.X[0, 0] for block in Blocks(tmp_path)] == X[:1200:100, 0].tolist()
-    paths = [tmp_path / f"X{i}.npy" for i in (7, 3)]
-    few = UniformCoreset(10, random_state=0).fit(paths)
-    np.testing.assert_array_equal(few.take(paths)[0], np.concatenate([X[700:800], X[300:400]])[few.indices_])
 
 
 def test_a_function_is_mapped_and_written(rows, forms, tmp_path):

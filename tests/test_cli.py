@@ -41,23 +41,6 @@ def test_a_reader_that_went_away_and_a_closed_output_are_told_apart_from_success
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion_knows_the_commands_and_their_options(capsys, shell):
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in ("reproduce", "--profile", "fetch", "--jobs"):
-        assert word.strip("-") in script
-
-
-def test_bash_takes_the_completion(capsys, tmp_path):
-    assert cli.main(["completion", "bash"]) == 0
-    script = tmp_path / "handful.bash"
-    script.write_text(capsys.readouterr().out)
-    asked = f'source {script}; COMP_WORDS=(handful rep); COMP_CWORD=1; _shtab_handful; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
-    assert {"reproduce", "report"} <= set(done.stdout.split()), done.stderr
-
-
 @pytest.mark.parametrize("command", ["reproduce", "report"])
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys, command):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "papermill" else object())
@@ -74,22 +57,6 @@ def test_help_names_the_commands_and_where_to_begin(capsys):
         with pytest.raises(SystemExit) as done:
             cli.main([command, "--help"])
         assert done.value.code == 0
-
-
-@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
-def test_jobs_is_a_positive_number(capsys, jobs):
-    with pytest.raises(SystemExit) as done:
-        cli.main(["reproduce", "--jobs", jobs])
-    assert done.value.code == 2
-    assert f"argument --jobs: must be an integer of at least 1, got '{jobs}'" in capsys.readouterr().err
-
-
-def test_version_is_the_packages(capsys):
-    from importlib.metadata import version
-
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-    assert capsys.readouterr().out.strip() == f"handful {version('handful')}"
 
 
 def test_data_lists_every_registered_set(capsys):

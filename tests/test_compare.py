@@ -116,20 +116,6 @@ def test_what_was_finished_before_an_interruption_or_an_error_is_kept(monkeypatc
     assert "KCenter" in str(kept)
 
 
-def test_a_method_without_any_score_leaves_the_scores_of_the_others():
-    with pytest.raises(ValueError, match="BilevelCoreset gave no score at all") as stopped:
-        compare(BilevelCoreset(), MODEL, X, y, sizes=[1], test=(X, y), seeds=1, verbose=False)
-    assert stopped.value.comparison.frame.set_index("method")["score"].notna()["all rows"]
-
-
-def test_a_score_of_one_class_of_words_is_told_with_its_cure():
-    words = np.where(y == 1, "stay", "churn")
-    with pytest.raises(ValueError, match=r"No method got a score: pos_label=1 .*'average_precision' is of the class 1"):
-        compare(KCenter(), MODEL, X, words, sizes=[50], seeds=1, scoring="average_precision", verbose=False)
-    with pytest.raises(ValueError, match=r"No method got a score: every score is NaN\n"):
-        compare(KCenter(), MODEL, X, y, sizes=[50], seeds=1, scoring=lambda *fitted: np.nan, verbose=False)
-
-
 def test_an_estimator_without_weights_is_compared_and_said_to_be():
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight: it trains on the chosen"):
         found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)
@@ -171,20 +157,6 @@ def test_misuse_is_named():
     assert isinstance(twice, pd.DataFrame)
 
 
-@pytest.mark.parametrize("options", [dict(sizes=[20, 20], seeds=2), dict(sizes=[20], seeds=[3, 3, 0])])
-def test_a_size_or_seed_given_twice_counts_once(options):
-    found = compare(UniformCoreset(), MODEL, X, y, verbose=False, **options)
-    assert len(found.frame) == 2 * 6  # two seeds of all rows, uniform, stratified, UniformCoreset and the two controls
-    assert "uniform" in repr(found)
-
-
-def test_a_baseline_that_cannot_be_had_does_not_end_the_comparison():
-    rows = np.random.default_rng(0).normal(size=(400, 3))
-    labels = np.arange(400) % 10
-    found = compare(UniformCoreset(), MODEL, rows, labels, sizes=[8], seeds=2, verbose=False)
-    assert found.frame.query("method == 'UniformCoreset'")["score"].notna().all()
-
-
 class Slow(UniformCoreset):
     """Takes a while to choose."""
 
@@ -215,11 +187,3 @@ def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
     assert found.summary()["pays_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
     assert re.search(r"slow .* never", repr(found))
     assert re.search(r"fast .* fit 3", repr(found))
-
-
-def test_names_that_are_taken_are_refused_and_numbers_are_names():
-    with pytest.raises(ValueError, match="one is called 'all rows', as a method beside it is: give it another"):
-        compare({"all rows": KCenter()}, MODEL, X, y, sizes=[20], verbose=False)
-    with pytest.raises(ValueError, match="two have the same: give it another"):
-        compare({1: KCenter(), "1": KCenter()}, MODEL, X, y, sizes=[20], verbose=False)
-    assert re.search(r"^1 +20", repr(compare({1: KCenter()}, MODEL, X, y, sizes=[20], seeds=1, verbose=False)), re.M)

@@ -1,23 +1,17 @@
 """Coreset, the base class of selectors, torch subsets and CoresetEstimator."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Logistic, Selector, UniformCoreset
+from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Selector, UniformCoreset
 from handful.streaming import Reservoir
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 CORESET = Coreset(np.array([5, 0, 5, 3]), np.array([1.0, 2.0, 3.0, 4.0]))
@@ -50,25 +44,11 @@ def test_take_gives_the_rows_in_order_with_repetition(container):
         np.testing.assert_array_equal(dense, whole[[5, 0, 5, 3]])
 
 
-def test_take_goes_by_position_in_frames_with_an_index_of_their_own():
-    frame = pd.DataFrame({"a": range(6), "b": list("uvwxyz")}, index=[10, 5, 0, 3, 8, 9])
-    rows, labels, _ = CORESET.take(frame, frame["b"])
-    assert rows["a"].tolist() == [5, 0, 5, 3]
-    assert labels.tolist() == list("zuzx")
-    assert list(rows.columns) == ["a", "b"]
-
-
 def test_a_coreset_needs_one_weight_an_index():
     assert len(CORESET) == 4
     for indices, weights in [([1, 2], [1.0]), ([[1]], [[1.0]]), ([], 1.0)]:
         with pytest.raises(ValueError, match=r"one weight per index: got indices of shape .* weights of shape"):
             Coreset(np.array(indices), np.array(weights))
-
-
-def test_an_unfitted_selector_has_no_coreset():
-    for ask in (lambda s: s.coreset_, lambda s: s.take(np.ones((3, 1))), lambda s: s.subset([1, 2])):
-        with pytest.raises(NotFittedError):
-            ask(UniformCoreset(2))
 
 
 # Torch subsets -------------------------------------------------------------------------------------------------------
@@ -97,14 +77,6 @@ def test_a_subset_yields_items_with_their_weights():
     assert weight == 4
 
 
-def test_a_shuffled_loader_keeps_items_and_weights_together():
-    fit = UniformCoreset(20, random_state=0).fit(np.zeros((50, 1)), sample_weight=np.arange(1, 51))
-    subset = fit.subset(TensorDataset(torch.arange(50)))
-    loader = DataLoader(subset, batch_size=7, shuffle=True, generator=torch.Generator().manual_seed(0))
-    seen = {int(i): float(w) for batch in loader for i, w in zip(*batch)}
-    assert seen == {int(i): pytest.approx(w, rel=1e-6) for i, w in zip(fit.indices_, fit.weights_)}
-
-
 def test_items_that_are_dictionaries_stay_dictionaries():
     rows = [{"text": str(i), "label": i} for i in range(6)]
     subset = CORESET.subset(rows)
@@ -122,13 +94,6 @@ def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
         CORESET.subset(TensorDataset(torch.zeros(3)))
     with pytest.raises(TypeError, match="index a weighted subset with one integer"):
         CORESET.subset(Pictures())[:2]
-
-
-def test_a_subset_without_torch_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "handful.torch_data", raising=False)
-    with pytest.raises(ImportError, match=r"needs torch: pip install torch"):
-        CORESET.subset([1, 2, 3, 4, 5, 6])
 
 
 # Selectors -----------------------------------------------------------------------------------------------------------
@@ -192,48 +157,6 @@ def test_the_penalty_that_suits_the_full_data_suits_the_coreset():
         np.testing.assert_allclose(small.estimator_.coef_, full.coef_, rtol=1e-5)
 
 
-def test_grid_search_tunes_the_selector_its_problem_and_the_estimator():
-    X, y = spam()
-    pipeline = make_pipeline(
-        StandardScaler(), CoresetEstimator(BilevelCoreset(Logistic(), random_state=0), LogisticRegression())
-    )
-    grid = {
-        "coresetestimator__selector__size": [4, 30],
-        "coresetestimator__selector__problem__l2": [1e-3, 1e-1],
-        "coresetestimator__estimator__C": [0.1, 10.0],
-    }
-    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-    assert len(search.cv_results_["params"]) == 8
-    assert len(set(search.cv_results_["mean_test_score"])) > 1
-    best = search.best_estimator_[-1]
-    assert search.best_params_["coresetestimator__estimator__C"] == best.estimator_.C
-    assert len(best.selector_.indices_) == search.best_params_["coresetestimator__selector__size"]
-    assert best.selector_.problem.l2 == search.best_params_["coresetestimator__selector__problem__l2"]
-    assert search.score(X, y) > 0.85
-
-
-def test_cloning_and_fitting_leave_the_parts_as_they_were():
-    X, y = spam()
-    selector, estimator = BilevelCoreset(size=10, random_state=0), LogisticRegression()
-    both = CoresetEstimator(selector, estimator).fit(X, y)
-    assert not hasattr(selector, "indices_")
-    assert not hasattr(estimator, "coef_")
-    again = clone(both)
-    assert not hasattr(again, "estimator_")
-    assert again.get_params()["selector__size"] == 10
-    np.testing.assert_array_equal(again.fit(X, y).estimator_.coef_, both.estimator_.coef_)
-
-
-def test_frames_keep_their_column_names():
-    X, y = spam()
-    frame, labels = pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=np.arange(300) + 1000)
-    both = CoresetEstimator(UniformCoreset(30, random_state=0), LogisticRegression()).fit(frame, labels)
-    assert both.estimator_.feature_names_in_.tolist() == list("abcd")
-    assert both.score(frame, labels) > 0.8
-    with pytest.raises(ValueError, match="feature names"):
-        both.predict(frame[list("dcba")])
-
-
 def test_regressors_clusterers_transformers_and_sparse_data():
     X, _ = spam()
     target = X @ np.arange(4.0) + 1
@@ -258,21 +181,6 @@ def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out)
     X, y = spam()
     with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
-
-
-def test_a_pipeline_is_told_where_its_scaler_goes():
-    X, y = spam()
-    with pytest.raises(
-        ValueError, match=r"Pipeline.fit takes no sample_weight.* make_pipeline\(scaler, CoresetEstimator"
-    ):
-        CoresetEstimator(UniformCoreset(10), make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
-
-
-def test_it_is_not_fitted_before_fit():
-    both = CoresetEstimator(UniformCoreset(10), LogisticRegression())
-    for ask in (both.predict, both.predict_proba, both.decision_function, both.score):
-        with pytest.raises(NotFittedError):
-            ask(np.ones((3, 2)))
 
 
 def test_a_coreset_estimator_says_in_which_order_its_parts_come():

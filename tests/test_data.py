@@ -3,18 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
-from handful.data import load, split, standardise, status
-from handful.data.files import content_sha256
+from handful.data import load, split, standardise
 from handful.data.formats import FORMATS
 from handful.data.registry import ENTRIES
-from handful.data.synthetic import gaussian_mixture, image_patches, pathological
+from handful.data.synthetic import image_patches
 from sklearn import datasets as sklearn_datasets
 from sklearn.preprocessing import StandardScaler
 
 HERE = [name for name, about in ENTRIES.items() if about.kind != "file"]
-FILES = [name for name, about in ENTRIES.items() if about.kind == "file"]
 
 
 @pytest.fixture
@@ -71,40 +68,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(name):
         load(name)
 
 
-def test_level_says_all_a_part_or_generated():
-    levels = status().level
-    assert levels["a9a"] == "complete"
-    assert levels["pathological"] == "generated"
-    assert levels["covtype_subset"] == "16 % of covtype"
-    assert levels["susy_subset"] == "0.6 % of SUSY"
-    assert replace(ENTRIES["covtype_subset"]).level(581_011) == "99 % of covtype"  # no part rounds to all
-    digits = load("digits")
-    assert split(digits, random_state=0).level == digits.level == "32 % of UCI's optical digits"
-    assert digits.only([3, 8]).level == "6.4 % of UCI's optical digits"
-
-
 # --- generators
-
-
-def test_pathological_has_two_far_clusters_and_a_close_pair(rng):
-    X, y = pathological(1000, separation=50, gap=0.1, rng=rng)
-    assert np.abs(X[:-2, 0] - 50 * y[:-2]).max() < 6
-    assert np.linalg.norm(X[-1] - X[-2]) == pytest.approx(0.1)
-    assert y[-1] != y[-2]
-    assert y.sum() == 0
-    with pytest.raises(ValueError, match="n must be even and at least 4"):
-        pathological(5, rng=rng)
-
-
-def test_gaussian_mixture_has_the_spread_balance_and_tails_that_were_asked_for(rng):
-    X, component = gaussian_mixture(20_000, 3, 4, overlap=0.5, rng=rng)
-    spread = np.concatenate([X[component == k] - X[component == k].mean(axis=0) for k in range(4)]).std()
-    assert spread == pytest.approx(0.5, rel=0.02)
-    X, component = gaussian_mixture(20_000, 3, 100, overlap=1, tail=3, imbalance=1.0, dtype=np.float32, rng=rng)
-    assert X.dtype == np.float32
-    assert np.bincount(component).max() > 10 * 20_000 / 100
-    middle = gaussian_mixture(20_000, 3, 100, overlap=1, rng=rng)[0]
-    assert np.abs(X).max() > 2 * np.abs(middle).max()
 
 
 @pytest.mark.parametrize("channels", [None, 3])
@@ -171,19 +135,3 @@ def test_standardise_is_scikit_learns_scaler_in_float64(dtype, order, rng):
         np.testing.assert_allclose(out, scaler.transform(X.astype(np.float64)), atol=1e-6)
         np.testing.assert_allclose(of_other, scaler.transform(other.astype(np.float64)), rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(of_other[:, 1], np.arange(20), atol=1e-6)
-
-
-def test_standardise_takes_frames_with_the_same_columns(rng):
-    frame = pd.DataFrame(rng.normal(size=(9, 2)), columns=["a", "b"])
-    np.testing.assert_allclose(standardise(frame)[0], standardise(frame.to_numpy())[0])
-    with pytest.raises(ValueError, match="in the same order"):
-        standardise(frame, frame[["b", "a"]])
-    with pytest.raises(ValueError, match="NaN"):
-        standardise(frame.to_numpy(), np.array([[np.nan, 0.0]]))
-
-
-def test_the_content_checksum_sees_order_shape_and_type():
-    base = np.arange(6, dtype=np.int32)
-    others = [base[::-1], base.reshape(2, 3), base.astype(np.int64), base.astype(np.uint32), base + 1]
-    assert len({content_sha256(a) for a in (base, *others)}) == 6
-    assert content_sha256(base.reshape(2, 3)) == content_sha256(np.asfortranarray(base.reshape(2, 3)))

@@ -237,19 +237,6 @@ def test_other_content_than_the_registry_knows_is_refused(change, checksums, ser
     assert list(home.iterdir()) == []
 
 
-def test_content_may_be_known_of_the_first_rows_only(server, home, register):
-    folder, address, _ = server
-    known = {"X[:7]": files.content_sha256(X4[:7])}
-    register("table, no label", address, folder, content=known)
-    X = X4.copy()
-    X[20] = 0
-    (folder / "tiny.txt").write_bytes(as_csv(X, delimiter="  "))
-    np.testing.assert_array_equal(load("tiny").X, X)
-    (home / "tiny.txt").write_bytes(as_csv(X[::-1], delimiter="  "))
-    with pytest.raises(BadFileError, match=r"its X\[:7\] is not the one .* SHA-256"):
-        load("tiny")
-
-
 @pytest.mark.parametrize("address", ["closed port", "gone", "broken off"])
 def test_what_cannot_be_downloaded_is_an_error_that_says_how_to_get_it(address, server, home, register, closed_port):
     folder, served, _ = server

@@ -16,12 +16,10 @@ from imblearn.pipeline import make_pipeline
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
-from sklearn.tree import DecisionTreeClassifier
 
 
 def labelled(n=400, d=4, seed=0):
@@ -54,15 +52,6 @@ def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path)
     np.testing.assert_array_equal(*scores)
     again = CoresetEstimator(Counted(41, random_state=0), LogisticRegression(), memory=tmp_path).fit(X, y)
     assert len(again.selector_.indices_) == 41  # another selector is another selection
-
-
-def test_a_seed_decides_both_parts():
-    def coefficients(seed):
-        model = CoresetEstimator(UniformCoreset(30), SGDClassifier(), random_state=seed)
-        return model.fit(X, y).estimator_.coef_
-
-    np.testing.assert_array_equal(coefficients(0), coefficients(0))
-    assert not np.array_equal(coefficients(0), coefficients(1))
 
 
 def test_log_probabilities_names_and_output_are_the_estimators():
@@ -185,21 +174,6 @@ def test_weights_are_never_lost_silently():
         CoresetSampler(LogisticRegression()).fit_resample(X, y)
 
 
-def test_partial_fit_takes_a_chunk_with_fewer_rows_of_positive_weight_than_the_size():
-    X = np.random.default_rng(0).normal(size=(100, 3))
-    weights = np.zeros(100)
-    weights[:10] = 1
-    model = CoresetEstimator(UniformCoreset(20, random_state=0), SGDClassifier())
-    model.partial_fit(X, X[:, 0] > 0, classes=[False, True], sample_weight=weights)
-
-
-def test_partial_fit_refuses_negative_weights_of_a_small_chunk():
-    X = np.random.default_rng(0).normal(size=(100, 3))
-    model = CoresetEstimator(UniformCoreset(200, random_state=0), SGDClassifier())
-    with pytest.raises(ValueError, match="negative"):
-        model.partial_fit(X, X[:, 0] > 0, classes=[False, True], sample_weight=-np.ones(100))
-
-
 # --- for which trainers the hyper-parameter of the full data is that of the coreset (docs/weights.md)
 
 
@@ -227,16 +201,3 @@ def _on_all_rows_and_on_weighted_ones(model):
 def test_weights_that_add_up_to_all_rows_keep_the_penalty_of_sums_and_means_of_losses(model):
     full, few = _on_all_rows_and_on_weighted_ones(model)
     np.testing.assert_allclose(few, full, atol=2e-3 * np.abs(full).max())
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        HistGradientBoostingClassifier(),
-        DecisionTreeClassifier(min_samples_leaf=20, random_state=0),
-        SGDClassifier(max_iter=5, tol=None, random_state=0),
-    ],
-)
-def test_what_counts_rows_or_steps_needs_another_setting_on_few_rows(model):
-    full, few = _on_all_rows_and_on_weighted_ones(model)
-    assert np.abs(few - full).max() > 0.05 * np.abs(full).max()

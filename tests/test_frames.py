@@ -85,24 +85,6 @@ def test_the_rows_of_a_stream_of_frames_are_an_array_whose_columns_are_named(str
         np.testing.assert_array_equal(rows[:, j], np.asarray(F[name])[stream.indices_])
 
 
-def test_parquet_files_are_chosen_from_at_once_and_one_after_the_other(tmp_path):
-    pytest.importorskip("pyarrow", reason="parquet needs it")
-    table = pd.DataFrame(X, columns=NAMES).assign(label=np.where(y, "yes", "no"), town="Rome")
-    for start in range(0, len(table), 100):
-        table[start : start + 100].to_parquet(tmp_path / f"{start:03}.parquet")
-    whole = pd.read_parquet(tmp_path)
-    rows, w = BilevelCoreset(size=30, random_state=0).fit(whole[NAMES], whole["label"]).take(whole)
-    assert rows.columns.tolist() == [*NAMES, "label", "town"]
-    assert (len(rows), w.sum()) == (30, pytest.approx(len(table)))
-    stream = MergeReduce(BilevelCoreset(), size=30, leaf_size=150, random_state=0)
-    for path in sorted(tmp_path.glob("*.parquet")):
-        part = pd.read_parquet(path, columns=[*NAMES, "label"])
-        stream.partial_fit(part[NAMES], part["label"])
-    X_small, labels, _ = stream.rows()
-    np.testing.assert_array_equal(X_small, table[NAMES].to_numpy()[stream.indices_])
-    assert labels.tolist() == table["label"].to_numpy()[stream.indices_].tolist()
-
-
 @every_frame
 def test_estimators_streams_and_comparisons_take_frames(frame):
     F, labels = FRAMES[frame]

@@ -105,21 +105,6 @@ def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_
     assert [found.partition(":")[0] for found in pages.fetched(tmp_path)] == ["b.html", "b.html", "d.html", "c.css"]
 
 
-def test_pages_are_made_accessible_once_and_a_theme_that_writes_them_differently_is_noticed(tmp_path):
-    pytest.importorskip("sphinx")
-    conf = load(DOCS / "conf.py")
-    page, app = tmp_path / "a.html", SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html"))
-    page.write_text("".join(conf.ACCESSIBLE))
-    conf._make_accessible(app, None)
-    made = page.read_text()
-    assert made == "".join(conf.ACCESSIBLE.values())
-    conf._make_accessible(app, None)
-    assert page.read_text() == made
-    page.write_text(made.replace("table-wrapper", "wide"))
-    with pytest.raises(conf.ExtensionError, match=r'no page holds any more .*\n<div class="table-wrapper$'):
-        conf._make_accessible(app, None)
-
-
 def test_names_in_running_text_become_links(pages):
     nodes, new_document = pytest.importorskip("docutils.nodes"), pytest.importorskip("docutils.utils").new_document
     words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.suspects", "compare", "fit", "X"]
@@ -163,39 +148,6 @@ def _formulas(text):
     blocks = r"```\{math\}\n(.*?)```|\$\$(.*?)\$\$"
     found = ["".join(m) for m in re.findall(blocks, text, re.DOTALL)]
     return found + re.findall(r"(?<!\\)\$([^$\s][^$]*?)\$", re.sub(blocks, "", text, flags=re.DOTALL))
-
-
-def test_sections_of_a_docstring_become_fields(pages):
-    lines = """\
-Do it.
-
-Parameters
-----------
-X, y : arrays, shape (n, d)
-    and (n,)
-size : int
-
-Raises
-------
-ValueError
-    for no rows""".splitlines()
-    pages.numpydoc_to_fields(None, None, None, None, None, lines)
-    assert [line for line in lines if line] == [
-        "Do it.",
-        ":Parameters:",
-        "    ``X``, ``y``",
-        "        arrays, shape (n, d)",
-        "        and (n,)",
-        "    ``size``",
-        "        int",
-        ":Raises:",
-        "    ``ValueError``",
-        "        for no rows",
-    ]
-
-
-def test_every_howto_is_tested():
-    assert {path.stem for path in (DOCS / "howto").glob("*.ipynb")} == set(HOWTOS) == set(HOLDS)
 
 
 @pytest.mark.parametrize("name", HOWTOS)

@@ -87,12 +87,3 @@ def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rows):
     assert (ours.predict(S, greedy=True) == dense.predict(X, greedy=True)).mean() > 0.95
     with pytest.raises(TypeError, match="Sparse data need a coreset_size"):
         VCGMM(6).fit(S)
-
-
-def test_wide_sparse_rows_are_never_dense_as_a_whole():
-    # 4,000 x 300,000 dense entries would take 9.6 GB
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((4000, 300_000), density=1e-5, format="csr", rng=rng)
-    for selector in SELECTORS[:1] + SELECTORS[2:]:
-        assert len(selector.fit(X).indices_)
-    assert MiniBatchKMeans(2, n_steps=3, batch_size=20, random_state=0).fit(X).labels_.shape == (4000,)

@@ -1,11 +1,8 @@
 """The protocols of continual learning and streaming with a replay memory."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from handful_papers.bico import continual, continual_stream, continual_tables, continual_vcl
 from handful_papers.bico.continual_data import (
     images,
@@ -13,14 +10,11 @@ from handful_papers.bico.continual_data import (
     permuted_tasks,
     split_tasks,
     stream_of,
-    video_stream,
 )
 from handful_papers.bico.fig13_merge_reduce import algorithm_3
 from handful_papers.bico.stacked import StackedMLP
 from handful_papers.bico.vcl import VCL
 from sklearn.base import clone
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +64,6 @@ def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(ar
         permuted_tasks(arrays, n_val=0)
 
 
-def test_a_stream_is_the_tasks_in_order_in_full_batches(arrays):
-    tasks = split_tasks(arrays, n_train=50, n_val=20)
-    batches = stream_of(tasks, batch_size=40)
-    assert [len(y) for _, y in batches] == [40] * 6  # of 250 rows 10 are dropped
-    assert set(batches[0][1]) == {0, 1}
-    assert set(batches[1][1]) == {0, 1, 2, 3}
-    rows = {r.tobytes() for X, _ in batches for r in X}
-    assert rows <= {r.tobytes() for t in tasks for r in t.X}
-    assert len(rows) == 240
-
-
-def test_a_video_stream_has_so_many_frames_of_each_scene_and_those_are_nearly_alike(arrays):
-    frames = [6, 3, 1]
-    X, y, scene = video_stream(arrays, frames=frames, n_scenes=4, shift=0, noise=0.01, seed=3)
-    assert np.bincount(y).tolist() == [24, 12, 4]
-    assert np.bincount(scene).tolist() == [n for n in frames for _ in range(4)]
-    for number in range(12):
-        own = X[scene == number]
-        assert len(set(y[scene == number])) == 1
-        assert np.abs(own - own.mean(axis=0)).max() < 0.05  # five standard deviations of the noise
-    moved, _, _ = video_stream(arrays, frames=frames, n_scenes=4, shift=2, noise=0.0, seed=3)
-    assert len(np.unique(moved, axis=0)) > 12  # frames of a scene differ by where the camera looks
-
-
 def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays):
     tasks = split_tasks(arrays, n_train=60, n_val=20)
     arms = [(continual.NO_REPLAY, 0.0), ("kcenter embeddings", 0.1), ("bico", 1.0), ("bico", 10.0)]
@@ -129,16 +99,6 @@ def test_every_method_fills_the_memory(method, arrays):
         rows = {r.tobytes() for r in kept[0, 6 * older : 6 * older + 6]}
         assert len(rows) == 6
         assert rows <= {r.tobytes() for r in tasks[older].X}
-
-
-def test_replay_prevents_forgetting(arrays):
-    tasks = split_tasks(arrays, n_train=150, n_val=50)[:3]
-    arms = [(continual.NO_REPLAY, 0.0), ("uniform", 1.0)]
-    learner = make_learner("mlp", 64, seed=0, learning_rate=2e-3)
-    rows = continual.run(tasks, arms, seed=0, size=30, learner=learner, n_epochs=40, batch_size=50)
-    first = rows[rows.task == 1].set_index("method").accuracy
-    assert first[continual.NO_REPLAY] < 30
-    assert first["uniform"] > 60
 
 
 @pytest.mark.parametrize("score", ["linear", "quadratic"])
@@ -190,20 +150,6 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     assert (len(X), n_epochs, batch_size) == (21, 5, 21)
 
 
-def test_a_single_task_or_batch_has_no_memory_yet_and_a_result_for_each_arm(arrays):
-    tasks = split_tasks(arrays, n_train=60, n_val=20)[:1]
-    arms = [("uniform", 1.0), (continual.NO_REPLAY, 0.0)]
-    learner = make_learner("mlp", 64, seed=0)
-    rows = continual.run(tasks, arms, seed=0, size=20, learner=learner, n_epochs=2)
-    assert rows.method.tolist() == ["uniform", continual.NO_REPLAY]
-    assert rows.accuracy.nunique() == 1
-    arms = [("reservoir", 1.0), ("bico", 1.0), ("coreset only", 0.0)]
-    options = dict(seed=0, size=10, slots=1, learner=lambda seed: make_learner("mlp", 64, seed), n_steps=2)
-    rows = continual_stream.run(stream_of(tasks, batch_size=60), tasks, arms, n_final_epochs=2, **options)
-    assert rows.method.tolist() == ["reservoir", "bico", "coreset only"]
-    assert rows.accuracy[0] == rows.accuracy[1]
-
-
 def test_vcl_is_run_alike_for_every_method(arrays):
     tasks = split_tasks(arrays, n_train=40, n_val=10)[:2]
     options = dict(n_kept=8, hidden=(16,), n_epochs=3, n_coreset_epochs=3, n_draws=3)
@@ -243,29 +189,6 @@ def test_a_task_of_the_sweep_is_the_run_that_its_stream_and_seed_name(arrays):
     assert set(rows.stream) == {"s"}
 
 
-def test_a_task_of_the_streaming_sweep_takes_the_kernel_and_the_size_that_it_is_told(arrays):
-    tasks, about = split_tasks(arrays, n_train=60, n_val=20), ABOUT | {"slots": 2, "kernel": "ntk"}
-    options = dict(seed=0, n_steps=2)
-    learner = partial(make_learner, "mlp", 64)
-    plain = continual_stream.run(
-        stream_of(tasks, batch_size=20), tasks, [("bico", 0.1), ("bico", 1.0)], size=8, slots=2, learner=learner,
-        proxy=continual.make_proxy("ntk", 64), **options,
-    )  # fmt: skip
-    rows = continual_stream.streaming_rows("s", about, methods=["bico"], kernel="NTK", size=8, batch_size=20, **options)
-    assert rows.accuracy.tolist() == plain.accuracy.tolist()
-    assert rows.held.tolist() == plain.held.tolist()
-
-
-def test_what_a_memory_holds_of_the_pictures_is_counted_by_class_and_scene():
-    camera = dict(data="digits", frames=[6, 3, 1], n_scenes=4, shift=1, noise=0.1)
-    memory = dict(size=6, batch_size=10, kernel="rbf")
-    for row in continual_stream.memory_rows(seed=2, methods=["cbrs", "bico"], **camera, **memory):
-        _, y, scene, kept = continual_stream.watch(row["method"], seed=2, **camera, **memory)
-        assert [row[f"class {c}"] for c in range(3)] == np.bincount(y[kept], minlength=3).tolist()
-        assert (row["classes"], row["scenes"]) == (len(set(y[kept])), len(set(scene[kept])))
-        assert len(kept) == 6
-
-
 def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():
     columns = ["method", "beta", "seed", "accuracy", "val_accuracy"]
     of_a = [("a", 1.0, 0, 50.0, 9.0), ("a", 1.0, 1, 70.0, 9.0), ("a", 10.0, 0, 80.0, 1.0), ("a", 10.0, 1, 10.0, 1.0)]
@@ -275,14 +198,3 @@ def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():
     assert set(zip(chosen.method, chosen.beta)) == {("a", 1.0), ("b", 10.0)}
     honest = continual_tables.best_beta(rows, "val_accuracy")
     assert set(zip(honest.method, honest.beta)) == {("a", 1.0), ("b", 1.0)}
-
-
-def test_what_the_protocols_refuse():
-    with pytest.raises(ValueError, match="slots must divide the memory evenly, got size=10 and slots=3"):
-        continual_stream.make_memory("bico", size=10, slots=3, batch_size=5, inputs=4, seed=0)
-    with pytest.raises(ValueError, match="method must be one of"):
-        continual_stream.make_memory("best", size=10, slots=1, batch_size=5, inputs=4, seed=0)
-    with pytest.raises(ValueError, match="kind must be 'mlp' or 'cnn'"):
-        make_learner("rnn", 64, seed=0)
-    with pytest.raises(ValueError, match="kind must be 'rbf', 'ntk' or 'cntk', got 'linear'"):
-        continual.make_proxy("linear", 64)

@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 import torch
 from handful_papers.bico import active, active_data
-from handful_papers.bico import label_your_own as labelling
 from handful_papers.bico.classifiers import network
 from handful_papers.bico.few_labels import MixMatch, SupervisedNetwork, mix_up, mixing_shares, sharpen
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -91,42 +82,6 @@ def test_training_sees_what_it_should():
     np.testing.assert_array_equal(a.predict_proba(X), again.predict_proba(X))
 
 
-def test_alignment_makes_guesses_equally_frequent():
-    X, y = moons(200, np.random.default_rng(0))
-    few = np.full(200, -1)
-    few[:20] = y[:20]
-    few[[i for i in range(20) if y[i] == 1][1:]] = -1  # ten labels of class 0, one of class 1
-    shares = [
-        np.mean(MixMatch("mlp", n_steps=150, batch_size=32, align=a, random_state=0).fit(X, few).predict(X))
-        for a in (False, True)
-    ]
-    assert abs(shares[1] - 0.5) < abs(shares[0] - 0.5)
-
-
-def test_training_leaves_the_global_generator_alone():
-    X, y = moons(30, np.random.default_rng(0))
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    SupervisedNetwork("mlp", n_steps=2, random_state=0).fit(X, y)
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_labels_of_any_numbers_come_back():
-    X, y = moons(100, np.random.default_rng(0))
-    model = SupervisedNetwork("mlp", n_steps=150, batch_size=32, learning_rate=1e-2, random_state=0)
-    assert model.fit(X, np.array([7, 3])[y], classes=[3, 5, 7]).predict_proba(X).shape == (100, 3)
-    assert np.mean(model.predict(X) == np.array([7, 3])[y]) > 0.9
-
-
-@pytest.mark.parametrize(("name", "shape"), [("conv", (32, 32)), ("conv-4-8", (3, 20, 16)), ("mlp", (7,))])
-def test_networks_give_logits_of_their_embeddings(name, shape):
-    net = network(name, 4, shape).eval()
-    x = torch.randn(2, *(shape if len(shape) != 2 else (1, *shape)))
-    assert net(x).shape == (2, 4)
-    torch.testing.assert_close(net.head(net.embed(x)), net(x))
-
-
 def test_the_papers_network_has_its_size():
     with torch.device("meta"):
         net = network("wrn-28-10", 10, (32, 32))
@@ -186,19 +141,6 @@ def test_first_labels_hold_every_class():
         active.first_labels(y, 9, seed=0)
 
 
-def test_a_batch_is_described_by_counting(tones):
-    model = active.train(tones, np.arange(20), tones.y[:20], seed=0, **TINY)
-    wrong = model.predict(tones.X) != tones.y
-    pool = np.arange(20, len(tones.y))
-    bad = pool[wrong[20:]][:5]
-    found = active.describe(bad, model, tones, np.arange(20))
-    assert found["mistakes"] == 5
-    assert found["pool_mistakes"] == pytest.approx(5 * wrong[20:].mean())
-    assert found["classes"] == len(set(tones.y[bad]))
-    near = np.argsort(np.linalg.norm(model.embed(tones.X[pool]) - model.embed(tones.X[pool[:1]]), axis=1))[:5]
-    assert active.describe(pool[near], model, tones, np.arange(20))["spread"] < 1
-
-
 def test_tasks_of_a_sweep_give_the_rows_of_the_protocol():
     pool, sizes = dict(dataset="spoken_tones", n_copies=5, generated={"n": 84}), [10, 12]
     proxy = dict(kernel="rbf", n_landmarks=30, n_variants=2)
@@ -211,39 +153,6 @@ def test_tasks_of_a_sweep_give_the_rows_of_the_protocol():
     batches = active.batch_rows(pool=pool, n_first=10, options=TINY, proxy=proxy, seed=1)
     assert [r["method"] for r in batches] == list(active.METHODS_SHOWN)
     assert {r["accuracy"] for r in batches} == {plain[0]["accuracy"]}
-
-
-def test_a_simulated_person_labels_what_is_asked_for_and_as_many_random_recordings():
-    shared = dict(pool=dict(dataset="spoken_tones", n_copies=5, generated={"n": 84}), options=TINY, seed=0)
-    shared |= dict(kernel=dict(kernel="rbf", n_landmarks=30, n_variants=1), batch=6, n_rounds=2)
-    asked, drawn = (labelling.simulated_rows(method, **shared) for method in ("bico", "uniform"))
-    for rows in (asked, drawn):
-        assert [r["labels"] for r in rows] == [6, 12]
-        assert all(1 <= r["words_heard"] <= 10 for r in rows)
-    assert asked != drawn
-
-
-def test_a_model_that_asks_is_not_trained_again_to_be_measured(tones):
-    ask = labelling.Asker(tones, tones.X.reshape(len(tones.X), -1), options=TINY)
-    labelled = np.arange(20)
-    labels = np.array([tones.words[c] for c in tones.y[:20]])
-    rest = np.arange(20, len(tones.X))
-    chosen = ask(labelled, labels, rest, 3)
-    assert set(chosen) <= set(rest)
-    model = ask.train(labelled, labels)
-    assert ask.train(labelled, labels) is model
-    assert ask.train(labelled[:19], labels[:19]) is not model
-
-
-def test_what_other_code_left_on_disk_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(active_data, "data_folder", lambda: tmp_path)
-    options = dict(n_copies=1, n=21)
-    first = active_data.prepare("spoken_tones", **options)
-    monkeypatch.setattr(active_data, "_spectrograms", lambda *args: pytest.fail("made again"))
-    np.testing.assert_array_equal(active_data.prepare("spoken_tones", **options).copies, first.copies)
-    monkeypatch.setattr(active_data, "cache_folder", lambda: tmp_path / "of other code")
-    with pytest.raises(pytest.fail.Exception, match="made again"):
-        active_data.prepare("spoken_tones", **options)
 
 
 def test_proxy_features_of_variants_are_those_of_the_kernel(tones):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from handful.dictionary import L2, MeasurementSelector, gaussian_atoms, recovery_error
+from handful.dictionary import L2, gaussian_atoms, recovery_error
 from handful_papers.bico.generative import VAE, Generative, train_vae
 
 D = 24
@@ -89,10 +89,3 @@ def test_an_autoencoder_learns_what_its_signals_have_in_common():
     again = train_vae(X, **options, rng=torch.Generator().manual_seed(0))
     z = torch.zeros((1, 2))
     assert torch.equal(model(z), again(z))
-
-
-@pytest.mark.parametrize("rule", ["linear", "quadratic"])
-def test_a_shorter_selection_is_the_beginning_of_a_longer_one(rule, X, atoms, smooth):
-    short, long = (MeasurementSelector(atoms, Generative(smooth), size=m, rule=rule).fit(X) for m in (3, 8))
-    assert (long.indices_[:3] == short.indices_).all()
-    assert len(set(long.indices_)) == 8

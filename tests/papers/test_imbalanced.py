@@ -1,7 +1,6 @@
 """Batches for imbalanced classes: the protocol of notebooks/own/imbalanced_classes.ipynb."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from handful_papers.own import imbalanced_classes as imbalanced
 
@@ -36,10 +35,3 @@ def test_parts_share_no_row_and_keep_the_shares_of_the_classes():
     assert not rows[1] & rows[2]
     shares = [y.mean() for _, y in parts]
     assert max(shares) - min(shares) < 0.02
-
-
-def test_a_curve_that_never_arrives_counts_one_mark_more_than_all():
-    curve = pd.DataFrame({"step": [10, 20, 30], "test": [3.0, 2.0, 1.0]})
-    assert imbalanced.steps_to(curve, 2.5) == 20
-    assert imbalanced.steps_to(curve, 1.0) == 30
-    assert imbalanced.steps_to(curve, 0.5) == 40

@@ -1,12 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful.clustering import VCGMM, TruncatedEM, quantization_error
+from handful.clustering import quantization_error
 from handful_papers.vcgmm import arms as protocol
 from handful_papers.vcgmm.arms import (
-    CentredVCGMM,
     Setting,
-    available_peers,
     by_setting,
     fit,
     next_seed,
@@ -15,19 +13,17 @@ from handful_papers.vcgmm.arms import (
 )
 from handful_papers.vcgmm.data import clustering_problem, cut_patches, patch_file
 from handful_papers.vcgmm.lloyd import bound, lloyd
-from handful_papers.vcgmm.own_mixtures import FAMILIES, against_best, arms, draw_against_best, mixture_problem
-from handful_papers.vcgmm.scaling import draw_coreset, exponents, many_clusters, measure
+from handful_papers.vcgmm.own_mixtures import against_best
+from handful_papers.vcgmm.scaling import draw_coreset, many_clusters, measure
 from handful_papers.vcgmm.tables import (
     against_printed,
     cost_to_reach,
     draw_nmi,
     draw_tradeoff,
     nearest_to_target,
-    printed,
     relative_errors,
     same_error_ratios,
     summarise,
-    table_1,
 )
 
 
@@ -62,18 +58,6 @@ def test_lloyd_is_the_textbook_loop(X, n_clusters, dtype):
     assert n_distances == n_iter * len(X) * n_clusters
 
 
-def test_weight_two_is_a_row_twice(X):
-    once = lloyd(X, X[:5], sample_weight=np.where(np.arange(len(X)) < 100, 2.0, 1.0), tol=1e-6)[0]
-    twice = lloyd(np.concatenate([X, X[:100]]), X[:5], tol=1e-6)[0]
-    np.testing.assert_allclose(once, twice, rtol=1e-4, atol=1e-4)
-
-
-def test_a_centre_without_rows_stays(X):
-    start = X[:4].copy()
-    start[3] = 1000.0
-    np.testing.assert_array_equal(lloyd(X, start)[0][3], start[3])
-
-
 def test_lloyd_stops_at_the_first_small_change_of_the_bound(X):
     _, n_iter, _ = lloyd(X, X[:6], tol=1e-4)
     costs = [quantization_error(X, textbook(X, np.ones(len(X)), X[:6], k)) for k in range(n_iter)]
@@ -97,13 +81,6 @@ def test_the_bound_is_the_likelihood_of_a_mixture_of_far_clusters():
 # the arms -----------------------------------------------------------------------------------------------------------
 
 
-def test_centred_rows_need_no_frame(X):
-    algorithm = TruncatedEM(start="random", moves=None, grow=False)
-    options = dict(init=X[:6], algorithm=algorithm, compute_labels=False, random_state=0)
-    ours = CentredVCGMM(6, **options).fit(X)
-    np.testing.assert_allclose(ours.cluster_centers_, VCGMM(6, **options).fit(X).cluster_centers_, rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     "setting", [*paper_settings(sizes=[256]), *(Setting(p) for p in protocol.PEERS if p != "faiss")], ids=str
 )
@@ -117,17 +94,6 @@ def test_each_arm_lowers_the_error_and_repeats_itself(X, setting):
         assert sum(parts) == pytest.approx(fits[0].seconds)
 
 
-def test_faiss_is_one_of_the_peers(X):
-    pytest.importorskip("faiss", reason="faiss-cpu is optional: its rows are left out where it is not installed")
-    centers = fit(Setting("faiss"), X, 6, seed=1).centers
-    assert quantization_error(X, centers) < (X**2).sum() / 2
-
-
-def test_what_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(protocol, "find_spec", lambda name: None)
-    assert available_peers(["minibatch", "faiss"]) == (["minibatch"], ["faiss"])
-
-
 def test_distances_are_counted(X):
     n = len(X)
     full = fit(Setting("kmeans++"), X, 6, seed=0)
@@ -136,21 +102,6 @@ def test_distances_are_counted(X):
     assert lwcs.distances <= n + 100 * 6 * lwcs.iterations + 100 + 2 * 6 * 6 * 2
     vcgmm = fit(Setting("vcgmm", size=100, n_neighbors=2), X, 6, seed=0)
     assert vcgmm.distances <= n + 100 * 4 * (vcgmm.iterations + 1) + 100 + 2 * 6 * 6 * 2
-
-
-def test_lwcs_and_vcgmm_begin_alike(X, monkeypatch):
-    begun = []
-    monkeypatch.setattr(protocol, "lloyd", lambda rows, centers, **options: begun.append(centers) or (centers, 0, 0))
-
-    class Recorded(CentredVCGMM):
-        def fit(self, rows, sample_weight=None):
-            begun.append(self.init)
-            return super().fit(rows, sample_weight=sample_weight)
-
-    monkeypatch.setattr(protocol, "CentredVCGMM", Recorded)
-    for method in ("lwcs", "vcgmm"):
-        fit(Setting(method, size=200), X, 6, seed=3)
-    np.testing.assert_array_equal(*begun)
 
 
 # tables -------------------------------------------------------------------------------------------------------------
@@ -200,12 +151,6 @@ def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
     np.testing.assert_allclose(same_error_ratios(rows, "a", target=10.0), 10 / 2.0 ** np.array([9 / 15, 11 / 15]))
 
 
-def test_the_papers_numbers_are_found():
-    assert printed("KDD", "vcgmm") == dict(error=10.81, time=91.5, distances=361.0, iterations=17.9, share=12.0)
-    assert printed("SONG", "lwcs")["time"] == 10.5
-    assert printed("nothing", "lwcs") == {}
-
-
 def test_ours_is_set_against_the_printed_size_and_no_other():
     rows = made_up([1.0, 4.0])
     rows = rows.assign(setting=rows.setting.replace("N'=128", "N'=4096"))  # the size that Table 1 has for CIFAR-10
@@ -217,13 +162,6 @@ def test_ours_is_set_against_the_printed_size_and_no_other():
     np.testing.assert_allclose(against_printed(rows, "a", "CIFAR-10", "error")["lwcs"], [4 - 10.34, 6 - 10.34])
     assert list(against_printed(rows, "a", "SUSY", "time")) == ["vargmm"]  # N' = 2^15 did not run
     assert "vargmm" not in against_printed(rows, "a", "SUSY", "share")  # printed as <1
-
-
-def test_table_1_sets_ours_beside_theirs():
-    table = table_1(summarise(made_up([1.0, 4.0])), {"a": "SONG"})
-    line = table.xs("vc-GMM 2^7", level="algorithm").iloc[0]
-    assert line["speed-up, time"] == pytest.approx(25)
-    assert line["speed-up, time (paper)"] == 166.6
 
 
 def test_a_sweep_leaves_a_row_for_each_setting_and_seed_and_can_be_drawn():
@@ -254,15 +192,6 @@ def test_patches_are_cut_from_the_images():
     np.testing.assert_array_equal(grey, patches.reshape(-1, 3, 4).mean(axis=1).astype(np.uint8))
 
 
-def test_problems_are_centred():
-    problem = clustering_problem("sample_patches", rows=3000, measured=1000)
-    assert problem.X.shape == (3000, 192)
-    assert problem.X.dtype == np.float32
-    np.testing.assert_allclose(problem.X.mean(axis=0), 0, atol=0.01)
-    assert len(problem.measured) == 1000
-    assert problem.name == "sample_patches"
-
-
 def test_a_coreset_of_a_file_and_many_clusters_on_it(tmp_path):
     X, _ = patch_file(tmp_path / "p.npy", 30_000, source="sample_images")
     assert isinstance(X, np.memmap)
@@ -288,18 +217,6 @@ def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
 # families of mixtures ------------------------------------------------------------------------------------------------
 
 
-def test_families_differ_in_what_they_are_named_for():
-    X = {f: mixture_problem(f, rows=20_000, dimensions=4, components=30).X for f in FAMILIES}
-    for rows in X.values():
-        assert rows.dtype == np.float32
-        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
-    assert np.abs(X["heavy tails"]).max() > 3 * np.abs(X["balanced"]).max()
-    assert X["overlapping"].var() > 1.5 * X["balanced"].var()
-    assert not np.array_equal(
-        X["balanced"], mixture_problem("balanced", rows=20_000, dimensions=4, components=30, seed=1).X
-    )
-
-
 def test_arms_are_measured_by_the_best_and_the_fastest_that_gets_there():
     rows = pd.DataFrame(
         [
@@ -314,27 +231,7 @@ def test_arms_are_measured_by_the_best_and_the_fastest_that_gets_there():
     assert against_best(rows, ["kmeans++", "minibatch"]).set_index("method").time_ratio["vcgmm ours"] == 0.375
 
 
-def test_arms_on_a_family_leave_rows_that_can_be_drawn():
-    problem = mixture_problem("Pareto weights", rows=1500, dimensions=3, components=20)
-    settings = arms(256, ["kmeans++", "minibatch"])
-    rows = pd.DataFrame([row for s in (0, 1) for row in seed_rows(problem, 12, settings, seed=s)])
-    assert len(rows) == 2 * 9
-    assert not rows.duplicated(["method", "setting", "seed"]).any()
-    table = against_best(rows, ["kmeans++", "minibatch"])
-    draw_against_best(table, {"Pareto weights": "Pareto"}).draw_without_rendering()
-
-
 # complexities -------------------------------------------------------------------------------------------------------
-
-
-def test_exponents_are_recovered():
-    rows = pd.DataFrame(
-        [
-            dict(axis="points", points=n, clusters=1, seed=0, part="p", quantity="seconds", value=3 * n**1.5)
-            for n in (10, 20, 40)
-        ]
-    )
-    assert exponents(rows)[0]["exponent"] == pytest.approx(1.5)
 
 
 def test_parts_are_counted_as_the_table_states_them():

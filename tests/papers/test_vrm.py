@@ -5,21 +5,18 @@ from handful.sampling.full_information import mixture_cost
 from handful_papers.vrm import cartpole
 from handful_papers.vrm import fig04_prioritised_replay as replay
 from handful_papers.vrm.fig03_minibatch_kmeans import METHODS, loss, run, split, start
-from handful_papers.vrm.fig04_prioritised_replay import ARMS, COMPONENTS, arm_rows, early_weights
+from handful_papers.vrm.fig04_prioritised_replay import ARMS
 from handful_papers.vrm.regression import (
     LEAN,
     blobs_run,
     kdpp_run,
     make_blobs,
     make_regression,
-    settled_at,
     speed_ups,
     steps_to_accuracy,
-    steps_to_reach,
 )
 from handful_papers.vrm.regret_exponents import (
     best_in_hindsight,
-    fitted_exponent,
     problem,
     regret,
     theorem_4_bound,
@@ -46,27 +43,12 @@ def test_vrm_learns_the_middle_blobs_and_the_others_learn_nothing():
     np.testing.assert_allclose(blobs_run(X, y, blob, "equal mixture", n_steps=10, seed=0)[1], 1 / 7)
 
 
-def test_regression_has_a_few_points_ten_times_as_long():
-    X, _ = make_regression(500, 10, rng=np.random.default_rng(0))
-    length = np.linalg.norm(X, axis=1)
-    assert (length > 5 * np.median(length)).sum() == pytest.approx(10, abs=2)
-
-
 @pytest.mark.parametrize("method", ["uniform", "equal mixture", "vrm"])
 def test_kdpp_run_lowers_the_error(method):
     X, y = make_regression(200, 5, rng=np.random.default_rng(0))
     rows, w = kdpp_run(X, y, method, batch_size=4, n_steps=500, seed=0, record_at=[1, 500])
     assert rows[-1]["mse"] < 0.7 * (y**2).mean()
     assert (w is None) == (method == "uniform")
-
-
-def test_steps_to_reach_reads_the_curve():
-    assert steps_to_reach([1, 10, 100], np.array([100.0, 10.0, 1.0]), 10**0.5) == pytest.approx(10**1.5)
-    assert steps_to_reach([1, 10], np.array([100.0, 10.0]), 200) == 1
-    assert steps_to_reach([1, 10], np.array([100.0, 10.0]), 5) == np.inf
-    assert settled_at([1, 2, 3, 4], [99, 50, 99, 100], 90) == 3
-    assert settled_at([1, 2], [99, 100], 90) == 1
-    assert settled_at([1, 2], [99, 50], 90) == np.inf
 
 
 def test_accuracy_is_reached_once_or_for_good():
@@ -147,11 +129,6 @@ def test_regret_is_below_the_bound_and_that_of_equal_weights(feedback, adversary
     assert 0 < result["regret"] < result["fixed"]
 
 
-def test_exponent_is_the_slope_of_the_logarithms():
-    T = np.array([10, 100, 1000])
-    assert fitted_exponent(T, 3 * T**0.7) == pytest.approx(0.7)
-
-
 def test_cartpole_moves_as_gymnasiums():
     gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is an optional extra")
     env = gymnasium.make("CartPole-v1")
@@ -197,17 +174,6 @@ def test_adam_is_kingma_and_bas():
         slow -= 1e-2 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         cartpole.adam(theta, g, first, second, t, 1e-2)
     np.testing.assert_allclose(theta, slow, atol=1e-5)
-
-
-def test_kept_rows_are_means_of_five_episodes_with_the_weights_after_them():
-    rewards, weights = replay.run("vrm", 0, n_episodes=40)
-    rows = pd.DataFrame(arm_rows("vrm", 0, n_episodes=40))
-    np.testing.assert_allclose(rows.reward, rewards.reshape(8, 5).mean(axis=1), atol=1e-4)
-    np.testing.assert_allclose(rows.filter(like="weight"), weights[4::5], atol=1e-4)
-    early = early_weights(rows)
-    assert list(early.index) == list(COMPONENTS)
-    np.testing.assert_allclose(early, weights[9], atol=1e-4)  # after a quarter of 40 episodes
-    assert "weight uniform" not in arm_rows("uniform", 0, n_episodes=5)[0]
 
 
 def test_agent_learns_to_balance_and_vrm_moves_its_weights():
