@@ -234,7 +234,8 @@ def test_fits_in_threads_are_those_of_one_alone_and_leave_the_process_as_it_was(
 
     X, y, _ = table("normal", 7, n=400)
     with threadpool_limits(2, user_api="blas"):
-        before, expected, found = blas(), learned(fit(estimator, X, y)), []
+        expected = learned(fit(estimator, X, y))
+        before, found = blas(), []
         threads = [threading.Thread(target=lambda: found.append(learned(fit(estimator, X, y)))) for _ in range(3)]
         for thread in threads:
             thread.start()

@@ -150,6 +150,7 @@ def _formulas(text):
     return found + re.findall(r"(?<!\\)\$([^$\s][^$]*?)\$", re.sub(blocks, "", text, flags=re.DOTALL))
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", HOWTOS)
 def test_a_howto_runs_on_fewer_rows(name, tmp_path):
     notebook = nbformat.read(DOCS / "howto" / f"{name}.ipynb", as_version=4)
@@ -159,4 +160,4 @@ def test_a_howto_runs_on_fewer_rows(name, tmp_path):
     changed = "\n".join(f"{key} = {value}" for key, value in HOWTOS[name].items())
     notebook.cells.insert(at + 1, nbformat.v4.new_code_cell(changed))
     notebook.cells.append(nbformat.v4.new_code_cell(f"assert {HOLDS[name]}"))
-    ExecutePreprocessor(timeout=300).preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
+    ExecutePreprocessor(timeout=None, startup_timeout=600).preprocess(notebook, {"metadata": {"path": str(tmp_path)}})

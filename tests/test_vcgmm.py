@@ -472,12 +472,9 @@ OTHER_SEEDS = (
     "rows removed or repeated are other rows to draw seeds from: another local optimum; equal from equal centres, "
     "which is tested above"
 )
-ASKS_FOR_CLASSES = "asks whatever has predict_proba for a classifier's tags; test_sparse_input compares with dense rows"
 EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": OTHER_SEEDS,
     "check_sample_weight_equivalence_on_sparse_data": OTHER_SEEDS,
-    "check_estimator_sparse_array": ASKS_FOR_CLASSES,
-    "check_estimator_sparse_matrix": ASKS_FOR_CLASSES,
 }
 
 
@@ -485,7 +482,6 @@ EXPECTED = {
     [
         VCGMM(3),
         VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic"),
-        VCGMM(3, algorithm=TruncatedEM(moves="empty", grow=False), assignment="hard"),
     ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )

@@ -165,6 +165,7 @@ def _papermill(run, output, folder, environment):
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         options = dict(kernel_name="python3", language="python", progress_bar=False, cwd=str(source.parent))
+        options["start_timeout"] = 600  # seconds: on a busy machine a kernel is long in coming
         papermill.execute_notebook(str(source), str(output), run.given, **options)
     except Exception as error:  # whatever goes wrong in a notebook must not stop the others
         cell = f", cell {error.exec_count}" if getattr(error, "exec_count", None) else ""
