@@ -9,7 +9,6 @@ import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.bilevel import Forward, Joint
 from handful.models.glm import GLM
-from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 WEIGHTINGS = ["binary", "optimised", "corrective"]
@@ -142,19 +141,6 @@ def test_an_optimised_coreset_reaches_the_loss_of_training_on_all_the_data(weigh
 
 
 # Layouts and hard data -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [{}, {"rule": "linear", "weighting": "binary"}, {"problem": JOINT}], ids=str)
-def test_layouts_and_labels_change_no_selection(options):
-    X, y = two_classes()
-    X[X < 0.3] = 0
-    fit = BilevelCoreset(size=20, random_state=0, **options)
-    expected = fit.fit(X, y).coreset_
-    for other in (np.asfortranarray(X), sparse.csr_matrix(X), sparse.csc_array(X), X.tolist()):
-        assert (fit.fit(other, y).indices_ == expected.indices).all()
-        np.testing.assert_allclose(fit.weights_, expected.weights, rtol=1e-6, atol=1e-6)
-    for labels in (np.where(y > 0, "spam", "ham"), y > 0, np.where(y > 0, 8.0, 7.0)):
-        assert (fit.fit(X, labels).indices_ == expected.indices).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

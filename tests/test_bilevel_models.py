@@ -9,8 +9,7 @@ import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import ConjugateGradients, ConvergenceError, Exact, Forward, Joint, NeumannSeries, Problem
 from handful.bilevel.strategy import CANDIDATES, top_candidates
-from handful.bilevel.weights import on_simplex, optimise_weights, simplex_quadratic
-from handful.linalg import project_simplex
+from handful.bilevel.weights import optimise_weights, simplex_quadratic
 from handful.models import Rows, glm
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
@@ -375,19 +374,6 @@ def test_multinomial_scores_are_minus_the_derivatives_of_the_outer_loss(d, ihvp)
         assert scores[k] == pytest.approx(-slope, rel=2e-3, abs=2e-4 * np.abs(scores).max())
 
 
-def test_multinomial_gains_rank_the_rows_as_training_anew_with_each_does():
-    X, y = three_classes(n=150)
-    model = multinomial(X, np.eye(3)[y])
-    scores, rows = model.row_scores()[12:], np.arange(12, 150)
-
-    def outer(k):
-        return log_loss(y, trained(X, y, share(150, [*range(12), k])).predict_proba(X))
-
-    naive = [-outer(k) for k in rows]
-    quadratic, linear = (spearmanr(guess, naive)[0] for guess in (model.predicted_gains(rows), scores))
-    assert quadratic > max(0.9, linear)  # one block stands for the Hessian
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_damping_is_added_to_the_hessian(classes):
     X, y = three_classes()
@@ -421,19 +407,6 @@ def test_soft_targets_are_classes_in_proportion():
     rows = np.repeat(np.arange(12), 3)
     reference = trained(X[rows], np.tile([0, 1, 2], 12), Y[:12].ravel() / 12)
     np.testing.assert_allclose(multinomial(X, Y).coefficients[1:], reference.coef_.T, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("Y", "message"),
-    [
-        (np.full((60, 3), 0.5), "soft targets must add up to one in every row, got 1.5 in row 0"),
-        (np.tile([1.2, -0.2, 0.0], (60, 1)), r"soft targets must not be negative, got -0\.2 in row 0"),
-        (np.full((60, 3), np.nan), "NaN"),
-    ],
-)
-def test_soft_targets_that_are_no_probabilities_are_refused(Y, message):
-    with pytest.raises(ValueError, match=message):
-        BilevelCoreset(Logistic(L2), size=9).fit(three_classes()[0], Y)
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
@@ -564,10 +537,3 @@ def test_joint_weights_serve_the_sum_of_the_outer_losses():
     best = joint(c)
     for j in range(10):
         assert joint(0.99 * c + 0.01 * (np.arange(10) == j)) > best - 1e-8
-
-
-@settings(max_examples=100)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(-6, 6))
-def test_weights_go_to_the_nearest_point_of_the_simplex(seed, s, log_size):
-    w = 10.0**log_size * np.random.default_rng(seed).normal(size=s)
-    np.testing.assert_allclose(on_simplex(w), project_simplex(w), rtol=1e-12, atol=1e-12)

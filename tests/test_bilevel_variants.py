@@ -288,18 +288,6 @@ def test_options_of_options_are_parameters_of_the_selector():
     np.testing.assert_array_equal(best.indices_, single.indices_)
 
 
-def test_a_start_without_every_class_may_be_smaller_than_the_classes_are_many():
-    X, y = data(60)
-    problem = Logistic(0.05, penalise_intercept=True)
-    options = dict(size=1, rule="linear", random_state=0)
-    with pytest.raises(ValueError, match="one point of each class"):
-        BilevelCoreset(problem, **options).fit(X, y)
-    lonely = BilevelCoreset(problem, strategy=Forward(n_start=1, every_class=False), **options | dict(size=5)).fit(X, y)
-    first = np.random.default_rng(0).choice(60, 1, replace=False)
-    assert lonely.indices_[0] == first[0]
-    assert len(set(lonely.indices_)) == 5
-
-
 @pytest.mark.parametrize(
     ("options", "fit", "message"),
     [

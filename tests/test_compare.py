@@ -62,21 +62,6 @@ def test_the_frame_is_tidy_and_the_lead_is_paired_by_seed():
     np.testing.assert_array_equal(axes[0].lines[3].get_ydata(), table.loc["far", "score"])
 
 
-def test_a_comparison_prints_every_column_within_100_characters():
-    long = " ".join(f"word{i}" for i in range(10))  # as the options that tell two selectors of a class apart
-    with pd.option_context("display.width", 40, "display.max_columns", 3):
-        found = compare({long: KCenter()}, MODEL, X, y, sizes=[20, 30], seeds=2, verbose=False)
-        title, head, *lines = repr(found).splitlines()
-    assert str(found) == repr(found)
-    assert title == "score on held-out rows"
-    assert " ".join(head.split()) == "method size score lead choose (s) train (s) pays from failed"
-    assert {len(line) for line in lines} == {len(head)}
-    assert len(head) <= 100
-    assert " ".join(re.findall(r"word\d", "".join(lines))) == long
-    row = found.summary().set_index(["method", "size"]).loc[("uniform", 30)]
-    assert f"30 {row['score']:.4g} ± {row['score_std']:.2g} 0 ± 0 " in re.sub(" +", " ", "\n".join(lines))
-
-
 class Fails(LogisticRegression):
     """Raises `error` from the `after`-th fit of the process on, and warns in each before."""
 

@@ -4,7 +4,6 @@ import ast
 import fnmatch
 import importlib.metadata as metadata
 import importlib.util
-import inspect
 import json
 import os
 import re
@@ -276,25 +275,6 @@ def test_a_wheel_holds_every_file_of_the_library_and_none_of_the_reproduction():
     assert [p for p in packages if not (p / "__init__.py").is_file()] == []
 
 
-def test_what_the_package_exports_is_annotated_for_type_checkers():
-    import handful
-
-    def bare(function):
-        takes = set(inspect.signature(function).parameters) - {"self", "cls"}
-        return bool(takes - set(function.__annotations__)) or (takes and "return" not in function.__annotations__)
-
-    missing = []
-    for thing in (getattr(handful, name) for name in handful.__all__):
-        if inspect.isfunction(thing):
-            missing += [thing.__name__] * bool(bare(thing))
-            continue
-        members = {n: m for n, m in inspect.getmembers(thing, inspect.isfunction) if m.__module__ in MODULES}
-        shown = {n: m for n, m in members.items() if not n.startswith("_") or n == "__init__"}
-        missing += [f"{thing.__name__}.{n}" for n, m in shown.items() if bare(m)]
-    assert missing == []
-    assert (LIB / "handful" / "py.typed").is_file()
-
-
 # --- a release
 
 
@@ -353,14 +333,6 @@ def make(folder, *arguments, path=None):
     if path:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def test_make_explains_each_target():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split()
-    assert {"reproduce", "test", "lab", "lint", "docs", "links", "bench", "clean", "help"} <= set(targets)
-    shown = make(ROOT).stdout
-    assert [t for t in targets if not re.search(rf"^  make {t} +\w", shown, re.M)] == []
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -103,17 +102,6 @@ def test_what_a_page_would_fetch_is_found_and_links_to_click_are_not(pages, tmp_
     (tmp_path / "c.css").write_text("@font-face { src: url(https://fonts.org/a.woff) }")
     (tmp_path / "d.html").write_text('<link rel="stylesheet" href="https://cdn.org/a.css">')
     assert [found.partition(":")[0] for found in pages.fetched(tmp_path)] == ["b.html", "b.html", "d.html", "c.css"]
-
-
-def test_names_in_running_text_become_links(pages):
-    nodes, new_document = pytest.importorskip("docutils.nodes"), pytest.importorskip("docutils.utils").new_document
-    words = ["BilevelCoreset(Logistic(l2=1e-2), size=9)", "handful.suspects", "compare", "fit", "X"]
-    page = new_document("page")
-    page += nodes.paragraph("", "", *(nodes.literal("", word) for word in words))
-    pages.link_names(SimpleNamespace(env=SimpleNamespace(docname="page")), page)
-    linked = {node["reftarget"]: node.astext() for node in page.findall() if node.tagname == "pending_xref"}
-    assert linked == {"handful.bilevel.BilevelCoreset": words[0], "handful.suspects": words[1]}
-    assert page.astext() == "".join(words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS.parent)))

@@ -27,18 +27,6 @@ SELECTORS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
-@pytest.mark.parametrize("selector", SELECTORS, ids=repr)
-def test_selectors_choose_the_same_rows(selector, kind, rows):
-    X, y, u = rows
-    for weights in (None, u):
-        dense = selector.fit(X, y, sample_weight=weights)
-        indices, w = dense.indices_, dense.weights_
-        selector.fit(kind(X), y, sample_weight=weights)
-        np.testing.assert_array_equal(selector.indices_, indices)
-        np.testing.assert_allclose(selector.weights_, w, rtol=1e-9)
-
-
 def test_sensitivities_are_those_of_the_lemma_in_a_plain_loop(rows):
     X, y, u = rows
     Z, weights = np.column_stack([X, np.ones(900)])[:60] * (2 * y[:60, None] - 1), u[:60] + 1.0

@@ -5,8 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from handful_papers.bico import audio
-from handful_papers.bico.active_data import from_folder
-from scipy.io import wavfile
 
 SECOND = np.arange(16000) / 16000
 
@@ -104,26 +102,3 @@ def test_bad_recordings_are_named(sound):
 
 
 # --- a folder of one's own recordings
-
-
-@pytest.fixture
-def beep():
-    return 0.5 * np.sin(2 * np.pi * 440 * np.arange(8000) / 8000)
-
-
-def test_files_of_any_rate_type_and_number_of_channels_are_the_same_tone(tmp_path, beep):
-    high = 0.5 * np.sin(2 * np.pi * 440 * np.arange(44100) / 44100)
-    (tmp_path / "deeper").mkdir()
-    wavfile.write(tmp_path / "a.wav", 8000, (beep * 32767).astype(np.int16))
-    wavfile.write(tmp_path / "b.WAV", 8000, beep.astype(np.float32))
-    wavfile.write(tmp_path / "c.wav", 44100, (np.stack([high, high], axis=1) * 32767).astype(np.int16))
-    wavfile.write(tmp_path / "deeper" / "d.wav", 8000, (128 + beep * 127).astype(np.uint8))
-    wavfile.write(tmp_path / "e.wav", 8000, np.stack([128 + beep * 127] * 2, axis=1).astype(np.uint8))
-    (tmp_path / "notes.txt").write_text("no recording")
-    data, names = from_folder(tmp_path, ["yes", "no"], n_copies=2)
-    assert [n.replace("\\", "/") for n in names] == ["a.wav", "b.WAV", "c.wav", "deeper/d.wav", "e.wav"]
-    assert data.X.shape == (5, 32, 32)
-    assert data.copies.shape == (5, 2, 32, 32)
-    assert data.words == ("yes", "no")
-    inner = data.sound[:, 1000:15000]  # away from the resampling's edges
-    np.testing.assert_allclose(inner, inner[[0]].repeat(5, axis=0), atol=0.02)

@@ -1,19 +1,16 @@
 """The protocols of continual learning and streaming with a replay memory."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from handful_papers.bico import continual, continual_stream, continual_tables, continual_vcl
+from handful_papers.bico import continual, continual_stream
 from handful_papers.bico.continual_data import (
     images,
-    make_learner,
     permuted_tasks,
     split_tasks,
     stream_of,
 )
 from handful_papers.bico.fig13_merge_reduce import algorithm_3
 from handful_papers.bico.stacked import StackedMLP
-from handful_papers.bico.vcl import VCL
 from sklearn.base import clone
 
 
@@ -148,53 +145,3 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     X, _, memory, n_epochs, batch_size, _ = learner.calls[-1]
     assert memory is None
     assert (len(X), n_epochs, batch_size) == (21, 5, 21)
-
-
-def test_vcl_is_run_alike_for_every_method(arrays):
-    tasks = split_tasks(arrays, n_train=40, n_val=10)[:2]
-    options = dict(n_kept=8, hidden=(16,), n_epochs=3, n_coreset_epochs=3, n_draws=3)
-    rows = continual_vcl.run(tasks, ["no coreset", "kcenter", "bico"], seed=1, **options)
-    assert rows.method.tolist() == ["no coreset"] * 2 + ["kcenter"] * 2 + ["bico"] * 2
-    assert rows.task.tolist() == [1, 2] * 3
-    model = VCL(continual_vcl.METHODS["kcenter"][0], random_state=1, **options)
-    for task in tasks:
-        model.add_task(task.X, task.y)
-    predicted = model.predict(np.concatenate([task.X_test for task in tasks]))
-    right = 100.0 * np.mean(predicted == np.concatenate([task.y_test for task in tasks]))
-    own = rows[rows.method == "kcenter"]
-    assert np.average(own.accuracy, weights=[len(t.y_test) for t in tasks]) == pytest.approx(right)
-
-
-ABOUT = {
-    "data": "digits",
-    "kind": "split",
-    "n_train": 60,
-    "n_val": 20,
-    "network": "mlp",
-    "betas": [0.1, 1.0],
-    "size": 10,
-}
-
-
-def test_a_task_of_the_sweep_is_the_run_that_its_stream_and_seed_name(arrays):
-    tasks = split_tasks(arrays, n_train=60, n_val=20)
-    arms = [("no replay", 0.0), ("bico", 0.1), ("bico", 1.0)]
-    options = dict(size=10, n_epochs=2, batch_size=30)
-    plain = continual.run(tasks, arms, seed=1, learner=make_learner("mlp", 64, 1, learning_rate=1e-3), **options)
-    about = ABOUT | {"n_epochs": 2, "size": 10}
-    methods = ["no replay", "bico"]
-    rows = continual.replay_rows("s", about, seed=1, methods=methods, batch_size=30, learning_rate=1e-3)
-    timed = ["select_seconds", "train_seconds"]
-    pd.testing.assert_frame_equal(rows.drop(columns=[*timed, "stream"]), plain.drop(columns=timed))
-    assert set(rows.stream) == {"s"}
-
-
-def test_the_best_beta_is_chosen_for_each_method_by_the_mean_over_seeds():
-    columns = ["method", "beta", "seed", "accuracy", "val_accuracy"]
-    of_a = [("a", 1.0, 0, 50.0, 9.0), ("a", 1.0, 1, 70.0, 9.0), ("a", 10.0, 0, 80.0, 1.0), ("a", 10.0, 1, 10.0, 1.0)]
-    of_b = [("b", 1.0, 0, 20.0, 1.0), ("b", 10.0, 0, 30.0, 0.5)]
-    rows = pd.DataFrame([*of_a, *of_b], columns=columns)
-    chosen = continual_tables.best_beta(rows, "accuracy")
-    assert set(zip(chosen.method, chosen.beta)) == {("a", 1.0), ("b", 10.0)}
-    honest = continual_tables.best_beta(rows, "val_accuracy")
-    assert set(zip(honest.method, honest.beta)) == {("a", 1.0), ("b", 1.0)}

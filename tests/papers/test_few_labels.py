@@ -125,12 +125,6 @@ def test_augmentations_are_different_ones_drawn_anew_for_each_seed_and_number_of
         active.augmented(tones, rows, k + 1, seed=0, n_labelled=10)
 
 
-def test_table_7_and_figure_10_train_on_the_same_uniform_labels(tones):
-    a = active.run_active(tones, "uniform", 1, sizes=[10, 20], options=TINY)
-    b = active.run_uniform(tones, "mixmatch", 1, sizes=[10, 20], options=TINY)
-    assert [r["accuracy"] for r in a] == [r["accuracy"] for r in b]
-
-
 def test_first_labels_hold_every_class():
     y = np.repeat(np.arange(10), [91, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     for seed in range(20):
@@ -139,20 +133,6 @@ def test_first_labels_hold_every_class():
         assert set(y[first]) == set(range(10))
     with pytest.raises(ValueError, match="at least the number of classes"):
         active.first_labels(y, 9, seed=0)
-
-
-def test_tasks_of_a_sweep_give_the_rows_of_the_protocol():
-    pool, sizes = dict(dataset="spoken_tones", n_copies=5, generated={"n": 84}), [10, 12]
-    proxy = dict(kernel="rbf", n_landmarks=30, n_variants=2)
-    data, known = active_data.recordings(**pool), active_data.features(pool, proxy)
-    assert active_data.recordings(**pool) is data
-    plain = active.run_active(data, "bico", 1, sizes=sizes, options=TINY, proxy=known)
-    task = active.query_rows("bico", pool=pool, sizes=sizes, options=TINY, proxy=proxy, seed=1)
-    assert [r["accuracy"] for r in task] == [r["accuracy"] for r in plain]
-    assert task[0]["chosen"].split() == [str(i) for i in plain[0]["chosen"]]
-    batches = active.batch_rows(pool=pool, n_first=10, options=TINY, proxy=proxy, seed=1)
-    assert [r["method"] for r in batches] == list(active.METHODS_SHOWN)
-    assert {r["accuracy"] for r in batches} == {plain[0]["accuracy"]}
 
 
 def test_proxy_features_of_variants_are_those_of_the_kernel(tones):

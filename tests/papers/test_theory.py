@@ -105,18 +105,6 @@ def test_summaries_lose_what_v_designs_lose_plus_the_noise(kind):
     assert not agrees(difference, model.noise**2 / 2)  # only in the limit
 
 
-@pytest.mark.parametrize("kind", ["fixed", "random"])
-def test_the_gap_tends_to_half_the_noise_variance(kind):
-    model, rows, rng = settings_of(kind)
-    off = []
-    for n in (50, 500, 5000):
-        X = np.concatenate([model.X, rng.normal(size=(n - 50, 4))])
-        larger = LinearModel(X, model.noise, model.prior, model.theta)
-        off.append(model.noise**2 / 2 - larger.gap(rows))
-    assert off[0] > 0
-    assert off == pytest.approx([off[0], off[0] / 10, off[0] / 100])
-
-
 # Lemma 10 ------------------------------------------------------------------------------------------------------------
 
 

@@ -5,21 +5,14 @@ from handful.clustering import quantization_error
 from handful_papers.vcgmm import arms as protocol
 from handful_papers.vcgmm.arms import (
     Setting,
-    by_setting,
     fit,
-    next_seed,
     paper_settings,
-    seed_rows,
 )
-from handful_papers.vcgmm.data import clustering_problem, cut_patches, patch_file
+from handful_papers.vcgmm.data import cut_patches
 from handful_papers.vcgmm.lloyd import bound, lloyd
-from handful_papers.vcgmm.own_mixtures import against_best
-from handful_papers.vcgmm.scaling import draw_coreset, many_clusters, measure
+from handful_papers.vcgmm.scaling import draw_coreset, measure
 from handful_papers.vcgmm.tables import (
-    against_printed,
     cost_to_reach,
-    draw_nmi,
-    draw_tradeoff,
     nearest_to_target,
     relative_errors,
     same_error_ratios,
@@ -151,33 +144,6 @@ def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
     np.testing.assert_allclose(same_error_ratios(rows, "a", target=10.0), 10 / 2.0 ** np.array([9 / 15, 11 / 15]))
 
 
-def test_ours_is_set_against_the_printed_size_and_no_other():
-    rows = made_up([1.0, 4.0])
-    rows = rows.assign(setting=rows.setting.replace("N'=128", "N'=4096"))  # the size that Table 1 has for CIFAR-10
-    found = against_printed(rows, "a", "CIFAR-10", "time")
-    assert {m: v.tolist() for m, v in found.items()} == {
-        "vargmm": pytest.approx([2 / 12.6] * 2), "lwcs": pytest.approx([5 / 17.3] * 2),
-        "vcgmm": pytest.approx([25 / 166.4] * 2),
-    }  # fmt: skip
-    np.testing.assert_allclose(against_printed(rows, "a", "CIFAR-10", "error")["lwcs"], [4 - 10.34, 6 - 10.34])
-    assert list(against_printed(rows, "a", "SUSY", "time")) == ["vargmm"]  # N' = 2^15 did not run
-    assert "vargmm" not in against_printed(rows, "a", "SUSY", "share")  # printed as <1
-
-
-def test_a_sweep_leaves_a_row_for_each_setting_and_seed_and_can_be_drawn():
-    problem = clustering_problem("digits", rows=400, measured=200)
-    settings = paper_settings(sizes=[64, 128], chains=[2], widths=[(2, 0)])
-    found = [row for s in (0, 1) for row in seed_rows(problem, 5, settings, seed=s, other=next_seed(s, 0, 2))]
-    rows = by_setting(pd.DataFrame(found))
-    assert rows.seed.tolist() == [0, 1] * len(settings)
-    assert not rows.duplicated(["method", "setting", "seed"]).any()
-    assert len(rows) == 2 * len(settings)
-    assert rows.nmi.between(0, 1).all()
-    summary = summarise(relative_errors(rows))
-    for fig in (draw_tradeoff(summary, {"digits": "digits"}), draw_nmi(summary, {"digits": "digits"})):
-        fig.draw_without_rendering()
-
-
 # data ---------------------------------------------------------------------------------------------------------------
 
 
@@ -192,17 +158,6 @@ def test_patches_are_cut_from_the_images():
     np.testing.assert_array_equal(grey, patches.reshape(-1, 3, 4).mean(axis=1).astype(np.uint8))
 
 
-def test_a_coreset_of_a_file_and_many_clusters_on_it(tmp_path):
-    X, _ = patch_file(tmp_path / "p.npy", 30_000, source="sample_images")
-    assert isinstance(X, np.memmap)
-    rows, weights, mean, _ = draw_coreset(X, 1000, seed=0)
-    assert weights.sum() == pytest.approx(len(X), rel=0.1)
-    np.testing.assert_allclose(mean, X.mean(axis=0) + 0.5, rtol=0.1)
-    line = many_clusters(rows, weights, X[:500] - mean.astype(np.float32), 20, seed=0)
-    assert line["distances_per_point"] <= 26
-    assert line["error"] < (np.asarray(X[:500] - mean) ** 2).sum() / 4
-
-
 def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
     rng, megabytes = np.random.default_rng(0), []
     for n in (100_000, 800_000):
@@ -215,20 +170,6 @@ def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
 
 
 # families of mixtures ------------------------------------------------------------------------------------------------
-
-
-def test_arms_are_measured_by_the_best_and_the_fastest_that_gets_there():
-    rows = pd.DataFrame(
-        [
-            dict(dataset="a", method=m, setting="", seed=s, error=e + (s - 0.5), seconds=t)
-            for m, e, t in (("kmeans++", 100, 8), ("faiss", 101.5, 4), ("minibatch", 110, 1), ("vcgmm ours", 99, 3))
-            for s in (0, 1)
-        ]
-    )
-    table = against_best(rows, ["kmeans++", "faiss", "minibatch"]).set_index("method")
-    assert table.ratio["vcgmm ours"] == pytest.approx(0.99)
-    assert table.time_ratio["vcgmm ours"] == pytest.approx(0.75)  # of faiss: the faster minibatch is 10 % off
-    assert against_best(rows, ["kmeans++", "minibatch"]).set_index("method").time_ratio["vcgmm ours"] == 0.375
 
 
 # complexities -------------------------------------------------------------------------------------------------------

@@ -3,17 +3,12 @@ import pandas as pd
 import pytest
 from handful.sampling.full_information import mixture_cost
 from handful_papers.vrm import cartpole
-from handful_papers.vrm import fig04_prioritised_replay as replay
-from handful_papers.vrm.fig03_minibatch_kmeans import METHODS, loss, run, split, start
-from handful_papers.vrm.fig04_prioritised_replay import ARMS
+from handful_papers.vrm.fig03_minibatch_kmeans import split
 from handful_papers.vrm.regression import (
     LEAN,
     blobs_run,
-    kdpp_run,
     make_blobs,
-    make_regression,
     speed_ups,
-    steps_to_accuracy,
 )
 from handful_papers.vrm.regret_exponents import (
     best_in_hindsight,
@@ -41,24 +36,6 @@ def test_vrm_learns_the_middle_blobs_and_the_others_learn_nothing():
     assert [row["step"] for row in rows] == [10, 8000]
     assert blobs_run(X, y, blob, "uniform", n_steps=10, seed=0)[1] is None
     np.testing.assert_allclose(blobs_run(X, y, blob, "equal mixture", n_steps=10, seed=0)[1], 1 / 7)
-
-
-@pytest.mark.parametrize("method", ["uniform", "equal mixture", "vrm"])
-def test_kdpp_run_lowers_the_error(method):
-    X, y = make_regression(200, 5, rng=np.random.default_rng(0))
-    rows, w = kdpp_run(X, y, method, batch_size=4, n_steps=500, seed=0, record_at=[1, 500])
-    assert rows[-1]["mse"] < 0.7 * (y**2).mean()
-    assert (w is None) == (method == "uniform")
-
-
-def test_accuracy_is_reached_once_or_for_good():
-    rows = pd.DataFrame(
-        [dict(method="vrm", seed=0, step=t, accuracy=a) for t, a in ((1, 50), (2, 99), (3, 50), (4, 99))]
-        + [dict(method="uniform", seed=0, step=t, accuracy=50) for t in (1, 2, 3, 4)]
-    )
-    assert steps_to_accuracy(rows, 90, kept=True).loc[0, "vrm"] == 4
-    assert steps_to_accuracy(rows, 90, kept=False).loc[0, "vrm"] == 2
-    assert steps_to_accuracy(rows, 90, kept=False).loc[0, "uniform"] == 4  # never: all steps
 
 
 def test_speed_ups_are_over_uniforms_last_error_and_nothing_for_those_that_never_get_there():
@@ -94,21 +71,6 @@ def test_split_uses_the_training_parts_statistics_alone():
     projected, _ = split(X, rng=np.random.default_rng(1), n_pca=2)
     assert projected.shape == (80, 2)
     assert abs(projected.T @ projected)[0, 1] < 1e-8
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_kmeans_run_improves_on_its_start(method):
-    X, X_test = split(np.random.default_rng(0).normal(size=(1000, 3)), rng=np.random.default_rng(0))
-    centres, batch = start(X, 10, seed=0)
-    reference = loss(X_test, batch)
-    before = centres.copy()
-    rows, sampler = run(
-        method, X, X_test, centres, reference, record_at=[5, 300], batch_size=50, rng=np.random.default_rng(0)
-    )
-    np.testing.assert_array_equal(centres, before)
-    assert rows[-1]["error"] < loss(X_test, centres) / reference - 1
-    assert 0 < rows[0]["seconds"] < rows[1]["seconds"]
-    assert sampler.n == 800
 
 
 def test_best_in_hindsight_is_below_every_mixture_of_a_grid():
@@ -174,13 +136,3 @@ def test_adam_is_kingma_and_bas():
         slow -= 1e-2 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         cartpole.adam(theta, g, first, second, t, 1e-2)
     np.testing.assert_allclose(theta, slow, atol=1e-5)
-
-
-def test_agent_learns_to_balance_and_vrm_moves_its_weights():
-    rewards, weights = replay.run("vrm", 0, n_episodes=110)
-    assert rewards[-30:].mean() > 3 * rewards[:30].mean()
-    assert weights.shape == (110, 10)
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    assert weights[-1].max() > 0.2
-    np.testing.assert_allclose(replay.run("equal mixture", 0, n_episodes=5)[1], 0.1)
-    assert len(ARMS) == 12
