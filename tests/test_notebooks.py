@@ -60,14 +60,13 @@ def run_cells(name, folder):
     """Run a notebook's cells as they stand; results and what is printed go to `folder`. Each figure is drawn once."""
     from handful_papers import style
     from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
 
     with (folder / "printed").open("wb") as printed:
         os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
-    os.environ |= {"HANDFUL_RECORDS": str(folder), "MPLBACKEND": "agg"}
+    os.environ |= {"HANDFUL_RECORDS": str(folder), "MPLBACKEND": "agg", "IPYTHONDIR": str(folder / "ipython")}
     os.chdir(NOTEBOOKS / name.split("/")[0])
     style.render = lambda fig: fig.draw_without_rendering() or {"png": b""}
-    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+    shell = InteractiveShell.instance()
     for cell in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             shell.run_cell("".join(cell["source"])).raise_error()

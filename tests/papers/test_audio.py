@@ -96,9 +96,3 @@ def test_silent_recordings_are_refused_and_audible_finds_them():
 def test_bad_recordings_are_named(sound):
     with pytest.raises(ValueError, match="recording 1 must"):
         audio.prepare([0.5 * tone(300), sound], 16000)
-
-
-# --- data
-
-
-# --- a folder of one's own recordings
