@@ -37,7 +37,6 @@ def draws(bench, X, components):
     losses = [rng.gamma(1.0, size=BATCH) for _ in range(64)]
     samplers = {
         "VRM": MixtureSampler(components, batch_size=BATCH, random_state=0),
-        "VRM, 5 gradient steps": MixtureSampler(components, batch_size=BATCH, random_state=0, n_pgd_steps=5),
         "fixed mixture": FixedMixture(components, batch_size=BATCH, random_state=0),
         "VRB": BanditSampler(N, batch_size=BATCH, random_state=0),
     }
@@ -59,7 +58,7 @@ def draws(bench, X, components):
         bars={"VRM: draw": 3},
         repeats=15,
     )
-    for name in ("VRM", "VRM, 5 gradient steps", "VRB"):
+    for name in ("VRM", "VRB"):
         update = ratios[f"{name}: draw, update"] - ratios[f"{name}: draw"]
         unit = "x the uniform draw of the batch"
         bench.value("the difference of the two", f"{name}: update", update, unit=unit, bar=2 if name == "VRM" else None)

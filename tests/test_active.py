@@ -9,7 +9,6 @@ from handful.active import (
     Badge,
     BilevelQuery,
     ClusterMarginQuery,
-    Consistency,
     KCenterQuery,
     KMeansQuery,
     MaxEntropyQuery,
@@ -18,6 +17,7 @@ from handful.active import (
 from handful.active.acquisition import within_reach
 from handful.bilevel import ConjugateGradients
 from handful.checks import ConvergenceError
+from handful_papers.bico.active import most_varying
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -27,7 +27,6 @@ from sklearn.linear_model import LogisticRegression
 ALL = [
     UniformQuery(random_state=0),
     MaxEntropyQuery(),
-    Consistency(),
     KCenterQuery(random_state=0),
     KMeansQuery(random_state=0),
     ClusterMarginQuery(random_state=0),
@@ -88,10 +87,10 @@ def test_max_entropy_takes_the_largest_entropies_of_the_mean_prediction(pool):
     assert MaxEntropyQuery().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -entropy[i])[:6]
 
 
-def test_consistency_takes_the_largest_summed_variances(pool):
+def test_the_most_varying_points_have_the_largest_summed_variances(pool):
     P = pool["probabilities"]
     spread = [sum(np.var(P[:, i, c]) for c in range(3)) for i in range(40)]
-    assert Consistency().query(6, **pool).tolist() == sorted(range(40), key=lambda i: -spread[i])[:6]
+    assert most_varying(P, 6).tolist() == sorted(range(40), key=lambda i: -spread[i])[:6]
 
 
 def test_k_center_takes_the_farthest_from_everything_before(pool):
@@ -274,11 +273,6 @@ def test_an_empty_pool_is_refused(acquisition, pool):
 def test_what_does_not_fit_is_named(change, message, pool):
     with pytest.raises(ValueError, match=message):
         BilevelQuery(1e-2).query(3, **pool | change)
-
-
-def test_consistency_wants_two_variants(pool):
-    with pytest.raises(ValueError, match="at least 2 variants, got 1"):
-        Consistency().query(3, probabilities=pool["probabilities"][0])
 
 
 def test_variants_of_the_wrong_shape_are_refused(pool):

@@ -49,20 +49,11 @@ def test_what_is_no_number_within_the_limits_is_refused(value):
 
 def test_closed_limits_are_allowed_and_open_ones_are_not():
     check_number("x", 0, least=0, below=1)
-    check_number("x", 10**400, any_size=True)
+    check_number("x", -1e308)
     with pytest.raises(ValueError, match=r"^x must be a finite number of at least 0 and less than 1, got x=1\.$"):
         check_number("x", 1, least=0, below=1)
     with pytest.raises(ValueError, match=r"^x must be a finite number, got x=nan\.$"):
         check_number("x", np.nan)
-
-
-@pytest.mark.parametrize("value", [10**400, 1.1e50, -1e51, 9e-51, np.float64(1e300), 1e-60])
-def test_a_number_of_absurd_magnitude_is_refused_unless_any_is_allowed(value):
-    with pytest.raises(ValueError, match=r"^x must be 0 or 1e-50 to 1e\+50 in magnitude, got x="):
-        check_number("x", value)
-    check_number("x", value, any_size=True)
-    for fine in (0, 1e50, -1e-50, np.float32(3e38), 10**50):
-        check_number("x", fine)
 
 
 def test_the_message_ends_with_the_owner_and_the_reason_that_were_given():

@@ -115,7 +115,7 @@ def test_what_a_memory_refuses(rng):
         ReplayBuffer(UniformCoreset(), size=5).rows()
     with pytest.raises(ValueError, match="no rows"):
         ReplayBuffer(UniformCoreset(), size=5).add(X[:0])
-    with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
+    with pytest.raises(ValueError, match="size of ReplayBuffer must be an integer of at least 1, got size=0"):
         ReplayBuffer(UniformCoreset(), size=0).add(X)
     y = np.arange(20) % 2
     held = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(X, y)

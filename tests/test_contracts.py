@@ -14,8 +14,24 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from handful import VCGMM, CoresetEstimator, LinearSVM, MatchedCoreset, MergeReduce, UniformCoreset
+from handful import (
+    VCGMM,
+    CoresetEstimator,
+    LinearSVM,
+    Logistic,
+    MatchedCoreset,
+    MergeReduce,
+    UniformCoreset,
+    compare,
+    influence,
+    suspects,
+    unrolled,
+)
+from handful.active import KCenterQuery
 from handful.clustering import MiniBatchKMeans
+from handful.continual import ReplayBuffer
+from handful.dictionary import MeasurementSelector
+from handful.proxies import Nystrom, TreeLeaves
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -327,3 +343,35 @@ def test_more_rows_than_there_are_cannot_be_chosen(cls):
     X, y, _ = table("normal", 9, n=60)
     with pytest.raises(ValueError, match="61"):
         cls(size=61, random_state=0).fit(X, y)
+
+
+IN_MEMORY = {  # what is fitted to rows, or asked about them, and is not in `every`
+    "MeasurementSelector": lambda X, y: MeasurementSelector(size=2).fit(X),
+    "Nystrom": lambda X, y: Nystrom(n_landmarks=5).fit(X),
+    "TreeLeaves": lambda X, y: TreeLeaves().fit(X),
+    "ReplayBuffer": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(X, y),
+    "KCenterQuery": lambda X, y: KCenterQuery().query(3, features=X),
+    "suspects": lambda X, y: suspects(LogisticRegression(), X, y),
+    "influence": lambda X, y: influence(Logistic(), X, y, X, y),
+    "unrolled": lambda X, y: unrolled(Logistic(), X, y, X, y),
+    "compare": lambda X, y: compare(UniformCoreset(5), LogisticRegression(), X, y),
+}
+
+
+@pytest.mark.parametrize("name", [type(e).__name__ for e in EVERY] + list(IN_MEMORY))
+def test_dask_data_are_taken_by_block_or_refused_by_name(name, monkeypatch):
+    da = pytest.importorskip("dask.array")
+    X, y, _ = table("normal", 4, n=120)
+    given = da.from_array(X, chunks=(30, X.shape[1])), da.from_array(y, chunks=30)
+    whole = []
+    monkeypatch.setattr(da.Array, "__array__", lambda self, *args, **kwargs: whole.append(1) or np.zeros(self.shape))
+    try:
+        if name in IN_MEMORY:
+            IN_MEMORY[name](*given)
+        else:
+            fit(next(e for e in EVERY if type(e).__name__ == name), *given)
+    except ValueError as error:
+        assert str(error).startswith(f"{name} takes rows in memory, got dask data")
+    else:
+        assert name not in IN_MEMORY
+    assert not whole

@@ -70,7 +70,7 @@ import warnings, handful, numpy as np, pandas as pd
 from handful import BilevelCoreset, LeastSquares, Selector, baselines, streaming
 from handful.clustering import VCGMM, MiniBatchKMeans
 from handful.compiling import NOTICE
-from handful.dictionary import MeasurementSelector, gaussian_atoms
+from handful.dictionary import MeasurementSelector
 from handful.svm import LinearSVM
 from handful.warmup import warm_up
 
@@ -82,7 +82,7 @@ public = [getattr(room, name) for room in (handful, baselines, streaming) for na
 selectors = {one for one in public if isinstance(one, type) and issubclass(one, Selector) and one is not Selector}
 selectors -= {handful.AnyEstimatorCoreset, handful.MatchedCoreset}  # what they want is not a size
 models = [one(size=9) for one in selectors] + [LinearSVM(), VCGMM(5), MiniBatchKMeans(5, n_steps=3)]
-models += [BilevelCoreset(LeastSquares(), size=9), MeasurementSelector(gaussian_atoms(9, 3, rng=rng), size=2)]
+models += [BilevelCoreset(LeastSquares(), size=9), MeasurementSelector(rng.normal(size=(9, 3)), size=2)]
 models += [BilevelCoreset(LeastSquares(), size=9, weighting="optimised"), BilevelCoreset(size=9, rule="linear")]
 fixed = values.copy()
 fixed.flags.writeable = False

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from handful.sampling import KDPP, SetMixture, UniformSubsets
+from handful.sampling import KDPP
 from handful.sampling.kdpp import log_elementary_symmetric
 
 
@@ -89,8 +89,6 @@ def test_bad_input_is_refused():
     for k in (0, 8):
         with pytest.raises(ValueError, match="k must be"):
             KDPP(X, k, shift=1.0)
-        with pytest.raises(ValueError, match="k must be"):
-            UniformSubsets(7, k)
     with pytest.raises(ValueError, match="give a shift"):
         KDPP(X, 3)
     with pytest.raises(ValueError, match="shift must"):
@@ -103,67 +101,10 @@ def test_bad_input_is_refused():
         KDPP.from_kernel(X, 2)
     with pytest.raises(ValueError, match="indices must be 3 integers"):
         KDPP(X, 3, shift=1.0).log_prob([0, 1])
-    assert KDPP(X, 2, shift=0.0).log_prob([1, 1]) == -np.inf
+    assert KDPP(X, 2, shift=0.0).log_prob([1, 1]) == KDPP(X, 2, shift=0.1).log_prob([1, 1]) == -np.inf
     assert KDPP(np.ones((1, 1)), 1).sample().tolist() == [0]
-
-
-def set_mixture(seed=0, **options):
-    X = features(n=12)
-    return SetMixture([KDPP(X, 3, shift=r) for r in (0.1, 10.0)], random_state=seed, **options)
-
-
-@pytest.mark.parametrize("learn", [True, False])
-def test_estimates_over_sets_are_unbiased(learn):
-    losses = np.random.default_rng(1).gamma(1, size=12)
-    sampler = set_mixture(learn=learn)
-    estimates = []
-    for _ in range(6000):
-        indices, weights = sampler.sample()
-        estimates.append((weights * losses[indices]).mean())
-        sampler.update(losses[indices].mean())
-    sem = np.std(estimates, ddof=1) / np.sqrt(len(estimates))
-    assert abs(np.mean(estimates) - losses.mean()) < 4 * sem
-    assert (sampler.mixture_weights == 1 / 3).all() != learn
-
-
-def test_weight_of_a_set_is_the_ratio_to_the_uniform_probability():
-    sampler = set_mixture()
-    for _ in range(20):
-        indices, weights = sampler.sample()
-        q = sampler.mixture_weights @ [np.exp(c.log_prob(indices)) for c in sampler.components]
-        np.testing.assert_allclose(weights, 1 / (220 * q), rtol=1e-9)  # 12 choose 3 sets
-        sampler.update(1.0)
-
-
-def test_set_mixture_finds_the_component_that_lowers_the_variance():
-    """The loss of a set is its probability under the first component: that one alone has no variance."""
-    sampler = set_mixture(beta=1.0, eps=1.0)
-    first = sampler.components[0]
-    for _ in range(3000):
-        indices, _ = sampler.sample()
-        sampler.update(np.exp(first.log_prob(indices)))
-    assert sampler.mixture_weights[0] > 0.8
-
-
-def test_set_mixture_refuses_bad_input():
-    sampler = set_mixture()
-    with pytest.raises(RuntimeError, match="sample"):
-        sampler.update(1.0)
-    first, _ = sampler.sample(), sampler.sample()
-    for bad in (-1.0, np.nan):
-        with pytest.raises(ValueError, match="losses"):
-            sampler.update(bad)
-    sampler.update(1.0, *first)
-    with pytest.raises(ValueError, match="agree"):
-        SetMixture([UniformSubsets(5, 2), UniformSubsets(5, 3)])
-    with pytest.raises(ValueError, match="at least one"):
-        SetMixture([])
 
 
 def test_the_kernel_of_points_far_from_each_other_gives_uniform_sets():
     dpp = KDPP.from_kernel(np.eye(6), 3, random_state=0)
     assert dpp.log_prob([0, 1, 2]) == pytest.approx(-np.log(20))
-
-
-def test_a_set_that_holds_a_point_twice_has_no_probability():
-    assert KDPP(features(), 2, shift=0.1).log_prob([1, 1]) == -np.inf

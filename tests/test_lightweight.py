@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from handful.sensitivity import lightweight
-from handful.sensitivity.lightweight import LightweightCoreset, add_statistics, block_shares, lightweight_coreset
+from handful.sensitivity.lightweight import LightweightCoreset, lightweight_coreset
+from scipy import sparse
 
 
 @pytest.fixture
@@ -17,17 +18,10 @@ def textbook_probabilities(X, u):
     return 0.5 * u / u.sum() + 0.5 * u * sq_dist / (u @ sq_dist)
 
 
-def statistics(X, u, pivot, cuts):
-    n_blocks = -(-len(X) // lightweight.BLOCK)
-    state = np.zeros(n_blocks), np.zeros((n_blocks, X.shape[1])), np.zeros(n_blocks)
-    for start, stop in zip([0, *cuts], [*cuts, len(X)]):
-        add_statistics(np.ascontiguousarray(X[start:stop]), u[start:stop], pivot, start, *state)
-    return state
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng, dtype):
-    X = np.cumsum(rng.normal(size=(3 * lightweight.BLOCK + 17, 3)), axis=0)  # the first block is far from the mean
+def test_weights_are_the_textbook_ones_also_where_several_blocks_are_drawn_from(rng, dtype, monkeypatch):
+    X = np.cumsum(rng.normal(size=(3 * 4096 + 17, 3)), axis=0)  # the first block is far from the mean
+    monkeypatch.setattr(lightweight, "ROWS", 4096)
     X = X.astype(dtype)
     u = rng.exponential(size=len(X))
     q = textbook_probabilities(X.astype(float), u)
@@ -55,38 +49,16 @@ def test_kmeans_cost_is_unbiased(rng):
     assert abs(np.mean(draws) - u @ cost) < 4 * np.std(draws) / np.sqrt(len(draws))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_statistics_are_bitwise_the_same_however_the_rows_are_cut(rng, dtype):
-    X = rng.normal(size=(9000, 5)).astype(dtype)
-    u, pivot = rng.exponential(size=9000), rng.normal(size=5)
-    whole = statistics(X, u, pivot, [])
-    for cuts in ([1, 2, 4095, 4097], sorted(rng.choice(9000, 20, replace=False).tolist())):
-        for a, b in zip(whole, statistics(X, u, pivot, cuts)):
-            np.testing.assert_array_equal(a, b)
-
-
 def test_coreset_is_the_same_from_a_memory_map_a_view_and_other_chunks(rng, tmp_path, monkeypatch):
     X = rng.normal(size=(20_000, 4)).astype(np.float32)
     X.tofile(tmp_path / "rows")
     mapped = np.memmap(tmp_path / "rows", dtype=np.float32, mode="r", shape=X.shape)
     expected = lightweight_coreset(X, 300, rng=np.random.default_rng(5))
-    monkeypatch.setattr(lightweight, "CHUNK", 777)
-    for rows in (mapped, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
-        for a, b in zip(expected, lightweight_coreset(rows, 300, rng=np.random.default_rng(5))):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_statistics_of_chunks_made_apart_add_up(rng):
-    X, u = rng.normal(size=(8192, 3)) + 1e4, np.ones(8192)
-    pivot = X[0]
-    first = statistics(X[:5000], u[:5000], pivot, [])
-    rest = np.zeros(2), np.zeros((2, 3)), np.zeros(2)
-    add_statistics(X[5000:], u[5000:], pivot, 5000, *rest)
-    offset, scatter, shares = block_shares(*(a + b for a, b in zip(first, rest)))
-    np.testing.assert_allclose(pivot + offset, X.mean(axis=0), rtol=1e-12)
-    assert scatter == pytest.approx(((X - X.mean(axis=0)) ** 2).sum(), rel=1e-9)
-    q = textbook_probabilities(X, u)
-    np.testing.assert_allclose(shares, [q[:4096].sum(), q[4096:].sum()], rtol=1e-9)
+    monkeypatch.setattr(lightweight, "ROWS", 777)
+    for rows in (mapped, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], sparse.csr_matrix(X)):
+        indices, weights = lightweight_coreset(rows, 300, rng=np.random.default_rng(5))
+        np.testing.assert_array_equal(indices, expected[0])
+        np.testing.assert_allclose(weights, expected[1], rtol=1e-6)
 
 
 def test_weight_two_is_the_row_twice(rng):

@@ -2,44 +2,10 @@ import threading
 
 import numpy as np
 import pytest
-from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset, linalg
-from handful.linalg import (
-    alias_records,
-    centred,
-    draw_alias,
-    one_blas_thread,
-    project_restricted_simplex,
-    project_simplex,
-)
+from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, LogisticSensitivity, SVMCoreset, linalg
+from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
 from handful.sensitivity import MixtureSensitivity
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from qp_oracle import qp_projection
 from scipy import sparse
-
-vectors = st.lists(st.floats(-10, 10), min_size=1, max_size=12).map(np.array)
-
-
-@settings(deadline=None, max_examples=200)
-@given(vectors, st.floats(0, 1))
-def test_algorithm_3_is_the_quadratic_program_of_lemma_6(w, gamma):
-    x = project_restricted_simplex(w, gamma)
-    assert x.sum() == pytest.approx(1, abs=1e-12)
-    assert (x >= 0).all()
-    assert x[-1] >= gamma - 1e-12
-    np.testing.assert_allclose(x, qp_projection(np.eye(len(w)), w, gamma), atol=2e-6)  # the solver's own accuracy
-
-
-@settings(deadline=None, max_examples=100)
-@given(vectors, st.floats(0, 5))
-def test_simplex_projection_meets_its_optimality_conditions(w, z):
-    x = project_simplex(w, z)
-    assert x.sum() == pytest.approx(z, abs=1e-9)
-    positive = x > 0
-    shift = (w - x)[positive]
-    if positive.any():  # one threshold for all entries that stay, none of the others above it
-        assert np.ptp(shift) < 1e-9
-        assert (w[~positive] <= shift[0] + 1e-9).all()
 
 
 def test_alias_table_holds_the_distribution_exactly():
@@ -111,6 +77,7 @@ SELECTORS = {
     "lightweight": lambda: LightweightCoreset(40, random_state=0),
     "mixture": lambda: MixtureSensitivity(40, random_state=0),
     "SVM": lambda: SVMCoreset(40, random_state=0),
+    "logistic": lambda: LogisticSensitivity(40, random_state=0),
 }
 
 

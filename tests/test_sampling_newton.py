@@ -1,19 +1,21 @@
 import numpy as np
 import pytest
-from handful.linalg import project_restricted_simplex
-from handful.sampling.newton import NewtonLearner, newton_step, newton_step_by_gradient, workspace
+from handful.sampling.newton import NewtonLearner, newton_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qp_oracle import qp_projection
 
 
-def step(H, g, beta, gamma, start, n_pgd_steps=None):
+def start_at(rng, k, gamma):
+    """A point of the restricted simplex, some of whose weights are at their bound."""
+    w = rng.random(k) * (rng.random(k) < 0.7) + 1e-9 * (np.arange(k) == k - 1)
+    return (1 - gamma) * w / w.sum() + gamma * np.eye(k)[-1]
+
+
+def step(H, g, beta, gamma, start):
     """Where a Newton step from `start` ends, the new H, and where it would end without the projection."""
     w, new = start.copy(), H.copy()
-    if n_pgd_steps is None:
-        newton_step(w, new, g, beta, gamma, workspace(len(w)))
-    else:
-        newton_step_by_gradient(w, new, g, beta, gamma, n_pgd_steps)
+    newton_step(w, new, g, beta, gamma)
     np.testing.assert_allclose(new, H + np.outer(g, g), rtol=1e-12)
     return w, new, start - np.linalg.solve(new, g) / beta
 
@@ -25,7 +27,7 @@ def test_a_newton_step_ends_at_the_quadratic_program(seed, k, restricted):
     factor = rng.normal(size=(k, k + 2)) * 10 ** rng.uniform(-2, 3, size=(k, 1))
     H = factor @ factor.T + 10 ** rng.uniform(-2, 1) * np.eye(k)
     gamma = rng.random() * restricted
-    start = project_restricted_simplex(rng.normal(size=k), gamma)
+    start = start_at(rng, k, gamma)
     w, H, target = step(H, rng.normal(size=k) * 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-3, 1), gamma, start)
     assert w.sum() == pytest.approx(1, abs=1e-12)
     assert w.min() >= 0
@@ -40,19 +42,10 @@ def test_a_step_does_not_depend_on_the_first_guess_of_the_active_set():
     for _ in range(100):
         factor, g = rng.normal(size=(8, 8)), 3 * rng.normal(size=8)
         H = factor @ factor.T + 0.1 * np.eye(8)
-        border = project_restricted_simplex(rng.normal(size=8), 0.05)
+        border = start_at(rng, 8, 0.05)
         inside = border + 1e-13
         points = [step(H, g, 0.5, 0.05, start)[0] for start in (border, inside / inside.sum())]
         np.testing.assert_allclose(points[0], points[1], atol=1e-10)
-
-
-def test_many_gradient_steps_reach_the_exact_projection_and_five_do_not():
-    rng = np.random.default_rng(1)
-    factor, g = rng.normal(size=(6, 6)) / 3, rng.normal(size=6) / 2
-    H, start = factor @ factor.T + 0.05 * np.eye(6), np.full(6, 1 / 6)
-    exact = step(H, g, 0.3, 0.01, start)[0]
-    np.testing.assert_allclose(step(H, g, 0.3, 0.01, start, 5000)[0], exact, atol=1e-8)
-    assert np.abs(step(H, g, 0.3, 0.01, start, 5)[0] - exact).max() > 1e-3
 
 
 def test_the_10_000th_step_is_as_exact_as_the_first():
@@ -91,7 +84,7 @@ def test_step_follows_the_dimensionless_gradient():
 @pytest.mark.parametrize(("k", "gamma"), [(1, 0.3), (4, 0.1), (4, 0.25), (7, 0.6), (3, 1.0)])
 def test_weights_start_at_the_point_nearest_to_equal_ones(k, gamma):
     learner = NewtonLearner(k, beta=1, gamma=gamma, eps=1)
-    np.testing.assert_array_equal(learner.w, project_restricted_simplex(np.full(k, 1 / k), gamma))
+    np.testing.assert_allclose(learner.w, qp_projection(np.eye(k), np.full(k, 1 / k), gamma), atol=1e-6)
 
 
 def test_units_of_the_losses_do_not_matter():
@@ -115,11 +108,3 @@ def test_bad_losses_are_named_and_change_nothing(losses):
         learner.step(np.ones((2, 2)), np.ones(2), np.array(losses))
     assert learner.memory.sum() == 0
     np.testing.assert_array_equal(learner.H, np.eye(2))
-
-
-@pytest.mark.parametrize(
-    "bad", [dict(beta=0), dict(beta=np.nan), dict(eps=-1), dict(gamma=1.5), dict(gamma=-0.1), dict(scale=0)]
-)
-def test_bad_settings_are_named(bad):
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        NewtonLearner(3, **{"beta": 1, "gamma": 0.1, "eps": 1, **bad})

@@ -131,23 +131,6 @@ def test_a_point_alone_with_its_label_is_drawn_more_often():
     assert np.mean(draws == 7) > 10 / 200
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_clusters": 0}, "n_clusters must be an integer of at least 1, got n_clusters=0"),
-        ({"n_clusters": 2.0}, r"n_clusters must be an integer of at least 1, got n_clusters=2\.0"),
-        ({"radius": 0}, "radius must be a finite number greater than 0, got radius=0"),
-        ({"radius": np.inf}, "radius must be a finite number greater than 0, got radius=inf"),
-        ({"radius": "1"}, "radius must be a finite number greater than 0, got radius='1'"),
-        ({"radius": None}, "radius must be a finite number greater than 0, got radius=None"),
-    ],
-)
-def test_a_bad_option_is_named(options, message):
-    Z, _ = signed()
-    with pytest.raises(ValueError, match=message):
-        LogisticSensitivity(5, **options).fit(Z, np.sign(Z[:, -1]))
-
-
 def test_more_clusters_than_points_are_as_many_as_points():
     Z, _ = signed(n=8)
     fit = LogisticSensitivity(5, n_clusters=50, random_state=0).fit(Z[:, :-1], Z[:, -1])

@@ -4,15 +4,11 @@ from handful.baselines import UniformCoreset
 from handful.estimator import CoresetEstimator
 from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm import SVMCoreset
-from handful.sensitivity.svm_bounds import (
-    exact_sensitivity,
-    printed_bound,
-    printed_bound_counterexample,
-    tight_bound,
-)
+from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import FULL, sq_mahalanobis
 from handful.svm import LinearSVM, svm_objective
 from handful.svm.interior_point import minimise, with_ones
+from handful_papers.svm.bounds import exact_sensitivity, printed_bound_counterexample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -324,12 +320,12 @@ def test_sample_size_follows_the_theorem(cancer):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"l2": 0}, "l2 must be a finite number greater than 0"),
-        ({"xi": 1.5}, "xi must be a finite number greater than 0 and less than 1"),
-        ({"rule": "best"}, "rule must be one of"),
-        ({"sampling": "all"}, "sampling must be one of"),
-        ({"n_clusters": 0}, "n_clusters must be"),
-        ({"n_clusters": "many"}, "n_clusters must be"),
+        ({"l2": 0}, "l2 of SVMCoreset must be a finite number greater than 0"),
+        ({"xi": 1.5}, "xi of SVMCoreset must be a finite number greater than 0 and less than 1"),
+        ({"rule": "best"}, "rule of SVMCoreset must be one of"),
+        ({"sampling": "all"}, "sampling of SVMCoreset must be one of"),
+        ({"n_clusters": 0}, "n_clusters of SVMCoreset must be an integer of at least 1, .* 'auto' or 'log'"),
+        ({"n_clusters": "many"}, "n_clusters of SVMCoreset must be"),
         ({"size": 0}, "size of SVMCoreset must be an integer of at least 1"),
         ({"size": 1000, "sampling": "systematic"}, "size must be at most"),
     ],

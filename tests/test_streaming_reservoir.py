@@ -126,7 +126,7 @@ def test_what_a_reservoir_refuses():
         Reservoir(3).fit(np.empty((0, 2)))
     with pytest.raises(ValueError, match="requires y"):
         ClassBalancedReservoir(3).fit(np.zeros((4, 1)))
-    with pytest.raises(ValueError, match="size must be an integer of at least 1, got size=0"):
+    with pytest.raises(ValueError, match="size of Reservoir must be an integer of at least 1, got size=0"):
         Reservoir(0).fit(np.zeros((4, 1)))
     with pytest.raises(ValueError, match="takes no sample_weight"):
         Reservoir(3).fit(Blocks(np.zeros((4, 1)), None, np.arange(4.0)))

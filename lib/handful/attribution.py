@@ -11,6 +11,7 @@ from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
+from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
 from handful.models.linear import LeastSquares, Logistic
@@ -148,6 +149,7 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
     (469, 100)
     >>> worst = scores.mean(axis=1).argmin()  # the row without which the test loss would fall most
     """
+    check_in_memory("influence", X, y, X_test, y_test)
     model = _Linear(problem, X, y, X_test, y_test)
     A, k = model.A, model.k
     p = A.shape[1]
@@ -206,6 +208,7 @@ def unrolled(
     >>> unrolled(Logistic(1e-6), X[:200] / 16, y[:200], X[200:210] / 16, y[200:210], n_replays=2).shape
     (200, 10)
     """
+    check_in_memory("unrolled", X, y, X_test, y_test)
     model = _Linear(problem, X, y, X_test, y_test)
     for name, value in dict(n_epochs=n_epochs, batch_size=batch_size, n_replays=n_replays).items():
         check_integer(name, value)
@@ -312,6 +315,7 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     (20, 30)
     """
     rng = as_generator(random_state)
+    check_in_memory("suspects", X, y)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if isinstance(estimator, Logistic | LeastSquares):

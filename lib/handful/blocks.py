@@ -224,6 +224,21 @@ def is_blocks(X, *others):
     return large or isinstance(X, Blocks) or is_dask(X, *others) or is_files(X)
 
 
+def check_in_memory(name, *data):
+    """ValueError for dask data and `Blocks`, given to a class or function that works on rows in memory only.
+
+    Parameters
+    ----------
+    name : str, of the class or function
+    data : its arguments
+    """
+    if is_dask(*data) or any(isinstance(values, Blocks) for values in data):
+        raise ValueError(
+            f"{name} takes rows in memory, got dask data or Blocks: choose rows first, for example "
+            "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
+        )
+
+
 def as_blocks(X, y=None, sample_weight=None):
     """`X`, if it is `Blocks`, which hold y and sample_weight, else `Blocks` of all three."""
     if isinstance(X, Blocks) and (y is not None or sample_weight is not None):

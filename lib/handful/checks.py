@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
-LARGEST = 1e50  # magnitude of a parameter
-LARGEST_ENTRY = float(np.finfo(np.float64).max) ** 0.25  # of float64 arrays: products of four do not overflow
+LARGEST = float(np.finfo(np.float64).max)
+LARGEST_ENTRY = LARGEST**0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -40,30 +40,22 @@ def check_integer(name, value, *, least=1, most=None, of=None, why=""):
     _check(name, value, Integral, "an integer", dict(least=least, most=most), of, why)
 
 
-def check_number(name, value, *, above=None, least=None, below=None, most=None, any_size=False, of=None, why=""):
+def check_number(name, value, *, above=None, least=None, below=None, most=None, of=None, why=""):
     """ValueError unless `value` is a finite real number within the limits; a bool does not count as a number.
 
     Parameters
     ----------
     above, below : numbers, limits that are not themselves allowed, or None
     least, most : numbers, limits that are, or None
-    any_size : whether magnitudes below 1e-50 and above 1e50 are allowed, of which products over- or underflow
     name, value, of, why : as in `check_integer`
     """
-    limits = dict(above=above, least=least, below=below, most=most)
-    _check(name, value, Real, "a finite number", limits, of, why)
-    if not any_size and value and not 1 / LARGEST <= abs(value.item() if hasattr(value, "item") else value) <= LARGEST:
-        owner = "" if of is None else f" of {type(of).__name__}"
-        raise ValueError(
-            f"{name}{owner} must be 0 or {1 / LARGEST:g} to {LARGEST:g} in magnitude, got {name}={value!r}: products "
-            "of it overflow or vanish; scale the problem."
-        )
+    _check(name, value, Real, "a finite number", dict(above=above, least=least, below=below, most=most), of, why)
 
 
 def _check(name, value, kind, what, limits, of, why):
     limits = {key: limit for key, limit in limits.items() if limit is not None}
     number = value.item() if isinstance(value, np.generic) else value  # a limit may lie outside of float32
-    good = isinstance(value, kind) and not isinstance(value, bool) and -np.inf < number < np.inf
+    good = isinstance(value, kind) and not isinstance(value, bool) and abs(number) <= LARGEST
     if good and all(LIMITS[key][0](number, limit) for key, limit in limits.items()):
         return
     owner = "" if of is None else f" of {type(of).__name__}"
@@ -81,12 +73,15 @@ def number(**limits):
     return partial(check_number, **limits)
 
 
-def one_of(*allowed):
-    """An entry of a table of `_options`: one of these words or values."""
+def one_of(*allowed, otherwise=None):
+    """An entry of a table of `_options`: one of these words or values, or what the entry `otherwise` allows."""
 
     def check(name, value, *, of):
-        if not any(value is other or (type(value) is type(other) and value == other) for other in allowed):
+        if any(value is other or (type(value) is type(other) and value == other) for other in allowed):
+            return
+        if otherwise is None:
             raise ValueError(f"{name} of {type(of).__name__} must be one of {allowed}, got {name}={value!r}.")
+        otherwise(name, value, of=of, why=f"it may also be {' or '.join(map(repr, allowed))}")
 
     return check
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
+from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.coreset import check_selector, take_rows
@@ -103,6 +104,7 @@ def compare(
     score = check_scoring(estimator, scoring)
     if y is None:
         raise ValueError("y is None: compare needs labels or targets to score on.")
+    check_in_memory("compare", X, y)
     check_consistent_length(X, y)
     classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})

@@ -1,4 +1,4 @@
-"""Small numerics that several algorithms share: distances, projections onto the simplex, alias tables."""
+"""Small numerics that several algorithms share: BLAS threads, distances, centring, alias tables."""
 
 from contextlib import contextmanager
 from functools import cache
@@ -8,8 +8,6 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
-
-from handful.checks import check_number, check_vector
 
 _TWO_32 = 4294967296.0
 ENTRIES = 1 << 17  # of a matrix of products, which should stay in the cache
@@ -110,76 +108,6 @@ def cell_means(X, label, weights, k):
     return sums / np.maximum(mass, np.finfo(float).tiny)[:, None], mass
 
 
-def project_simplex(w, z=1.0):
-    """The point nearest to `w` whose entries are non-negative and add up to `z`.
-
-    Duchi et al. (2008); `proj_simplex` of VRM, Algorithm 3, lines 1-6. O(k log k).
-
-    Parameters
-    ----------
-    w : float array, shape (k,)
-    z : float, at least 0
-
-    Returns
-    -------
-    array, shape (k,), a new one
-
-    Raises
-    ------
-    ValueError
-        for an empty or other than one-dimensional `w`, values that are not finite, and a `z` below 0
-    """
-    check_number("z", z, least=0, any_size=True)
-    return simplex_point(check_vector(w, "w"), float(z))
-
-
-@njit(cache=True)
-def simplex_point(w, z):
-    """`project_simplex` of a float array that is not empty."""
-    w = w - w.max()  # the same projection, and large entries do not swallow z
-    u = np.sort(w)[::-1]
-    total, threshold = 0.0, 0.0
-    for j in range(u.size):
-        total += u[j]
-        candidate = (total - z) / (j + 1)
-        if j == 0 or u[j] - candidate > 0:
-            threshold = candidate
-        else:
-            break  # u decreases and the candidate does not: no later j passes
-    return np.maximum(w - threshold, 0.0)
-
-
-def project_restricted_simplex(w, gamma):
-    """The point of the simplex with a last entry of at least `gamma` nearest to `w` (VRM, Algorithm 3).
-
-    Parameters
-    ----------
-    w : float array, shape (k,)
-    gamma : float in [0, 1]
-
-    Returns
-    -------
-    array, shape (k,), a new one
-
-    Raises
-    ------
-    ValueError
-        as `project_simplex`, and for a `gamma` outside [0, 1]
-    """
-    check_number("gamma", gamma, least=0, most=1, any_size=True)
-    return restricted_simplex_point(check_vector(w, "w"), float(gamma))
-
-
-@njit(cache=True)
-def restricted_simplex_point(w, gamma):
-    """`project_restricted_simplex` of a float array that is not empty."""
-    x = simplex_point(w, 1.0)
-    if x[-1] < gamma:
-        x[-1] = gamma
-        x[:-1] = simplex_point(w[:-1], 1.0 - gamma)
-    return x
-
-
 @njit(cache=True)
 def _fill_alias_records(p, share, order, records):
     """Write the alias table of the distribution `p` (Walker 1977, Vose 1991) into `records`. O(n).
@@ -239,16 +167,10 @@ def alias_records(p):
 
 
 @njit(cache=True, inline="always")
-def resolve_alias(record, i, rest):
-    """Bin i's own index or, with the rest of its share, the other one; `rest` is uniform in [0, 1)."""
-    own = rest * _TWO_32 < np.float64(record >> np.uint64(32))
-    return i if own else np.int64(record & np.uint64(0xFFFFFFFF))
-
-
-@njit(cache=True, inline="always")
 def draw_alias(records, u):
     """The index that the alias table `records`, shape (n,), gives for `u` uniform in [0, 1). O(1)."""
     n = records.size
     x = u * n
     i = min(np.int64(x), n - 1)  # u * n may round up to n
-    return resolve_alias(records[i], i, x - i)
+    own = (x - i) * _TWO_32 < np.float64(records[i] >> np.uint64(32))
+    return i if own else np.int64(records[i] & np.uint64(0xFFFFFFFF))

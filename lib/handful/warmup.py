@@ -6,7 +6,7 @@ import numpy as np
 from tqdm import tqdm
 
 from handful import baselines, clustering, sampling, sensitivity, streaming, svm
-from handful.dictionary import L1, L2, MeasurementSelector, gaussian_atoms
+from handful.dictionary import L1, L2, MeasurementSelector
 
 
 def _fits(dtype):
@@ -28,7 +28,7 @@ def _fits(dtype):
         def draw_and_learn():
             one = made()
             indices, _ = one.sample()
-            one.update(1.0 if one.draws_sets else np.ones(len(indices)))
+            one.update(np.ones(len(indices)))
 
         return draw_and_learn
 
@@ -51,14 +51,12 @@ def _fits(dtype):
         "k-means++ and k-centre": lambda: [fit(baselines.KMeansPlusPlus())(), fit(baselines.KCenter())()],
         "mixture sampler": sampler(lambda: sampling.MixtureSampler(components, batch_size=9, random_state=0)),
         "bandit sampler": sampler(lambda: sampling.BanditSampler(300, batch_size=9, random_state=0)),
-        "determinantal processes": sampler(
-            lambda: sampling.SetMixture([sampling.KDPP(np.float64(X), 3, shift=1.0)], random_state=0)
-        ),
+        "determinantal processes": lambda: sampling.KDPP(np.float64(X), 3, shift=1.0, random_state=0).sample(),
         "reservoirs": lambda: [
             one(size=20, random_state=0).fit(X, y) for one in (streaming.Reservoir, streaming.ClassBalancedReservoir)
         ],
         "measurements": lambda: [
-            MeasurementSelector(gaussian_atoms(12, 6, rng=rng), penalty, size=3).fit(X[:20]) for penalty in (L1(), L2())
+            MeasurementSelector(rng.normal(size=(12, 6)), penalty, size=3).fit(X[:20]) for penalty in (L1(), L2())
         ],
     }
 

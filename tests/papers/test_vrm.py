@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful.sampling.full_information import mixture_cost
 from handful_papers.vrm import cartpole
 from handful_papers.vrm.fig03_minibatch_kmeans import split
+from handful_papers.vrm.full_information import mixture_cost
 from handful_papers.vrm.regression import (
     LEAN,
     blobs_run,

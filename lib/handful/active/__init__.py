@@ -1,10 +1,8 @@
 """Batch active learning (Borsos, Mutný, Tagliasacchi and Krause, JMLR 2024, Section 4.3): what to label next."""
 
 from handful.active.acquisition import (
-    Acquisition,
     Badge,
     ClusterMarginQuery,
-    Consistency,
     KCenterQuery,
     KMeansQuery,
     MaxEntropyQuery,
@@ -15,12 +13,10 @@ from handful.active.loop import ActiveLoop
 from handful.active.panel import LabellingPanel
 
 __all__ = [
-    "Acquisition",
     "ActiveLoop",
     "Badge",
     "BilevelQuery",
     "ClusterMarginQuery",
-    "Consistency",
     "KCenterQuery",
     "KMeansQuery",
     "LabellingPanel",

@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, column_or_1d
 
-from handful.baselines import farthest_first
-from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
+from handful.baselines.centers import farthest_first
+from handful.blocks import check_in_memory
+from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_options, check_rows, integer
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
 WHAT = {
@@ -30,7 +31,6 @@ class Acquisition(BaseEstimator):
     """
 
     _needs: tuple[str, ...] = ()  # keys of WHAT
-    _needs_variants = False  # whether `probabilities` must be given for several augmentations of each point
 
     def query(self, n, *, features=None, probabilities=None, labelled=None, labels=None, classes=None, n_pool=None):
         """The `n` points of the pool to label next.
@@ -57,6 +57,8 @@ class Acquisition(BaseEstimator):
             for an empty pool, an `n` outside 1..pool, probabilities that are negative or do not add up to one, arrays
             that do not fit each other, labels without a column, and where something that is needed is missing.
         """
+        check_options(self)
+        check_in_memory(type(self).__name__, features, probabilities, labelled, labels)
         given = dict(features=features, probabilities=probabilities, labelled=labelled, labels=labels)
         for needed in self._needs:
             if given[needed] is None:
@@ -65,11 +67,6 @@ class Acquisition(BaseEstimator):
             features = _rows(features, "features")
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
-            if self._needs_variants and len(probabilities) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} compares predictions of augmented variants: probabilities must have shape "
-                    f"(variants, pool, classes) with at least 2 variants, got {len(probabilities)}."
-                )
         pool = _pool_size(features, probabilities, n_pool)
         check_integer("n", n, most=pool, why="more points than the pool has cannot be chosen")
         if labelled is not None:
@@ -194,27 +191,6 @@ class MaxEntropyQuery(Acquisition):
         return _largest(entr(probabilities.mean(axis=0)).sum(axis=1), n)
 
 
-class Consistency(Acquisition):
-    """The points whose predictions vary most under augmentation (Gao et al. 2020).
-
-    Points are ranked by the variance of the probabilities over the variants, summed over the classes. Gao et al. count
-    the point as it is as one of its variants; Borsos et al. (2024) take five augmentations. Draw these anew for each
-    batch: the same few rank the pool much the same way every time.
-
-    Examples
-    --------
-    >>> steady, wavering = [0.5, 0.5], [0.9, 0.1]
-    >>> Consistency().query(1, probabilities=[[steady, wavering], [steady, wavering[::-1]]])
-    array([1])
-    """
-
-    _needs = ("probabilities",)
-    _needs_variants = True
-
-    def _query(self, n, pool, features, probabilities, labelled, labels):
-        return _largest(probabilities.var(axis=0).sum(axis=1), n)
-
-
 class KCenterQuery(Acquisition):
     """The points that cover the pool: each the farthest from everything that is labelled or chosen before it.
 
@@ -263,6 +239,7 @@ class KMeansQuery(Acquisition):
     array([4, 6])
     """
 
+    _options = {"n_init": integer()}
     _needs = ("features",)
 
     def __init__(self, *, n_init=3, random_state=None):
@@ -272,7 +249,6 @@ class KMeansQuery(Acquisition):
     def _query(self, n, pool, features, probabilities, labelled, labels):
         from sklearn.cluster import KMeans  # here, as importing it takes a while
 
-        check_integer("n_init", self.n_init)
         rng = as_generator(self.random_state)
         rows, pulled = features, within_reach(features)
         if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
@@ -313,6 +289,7 @@ class ClusterMarginQuery(Acquisition):
     array([0, 2])
     """
 
+    _options = {"factor": integer()}
     _needs = ("features", "probabilities")
 
     def __init__(self, *, factor=10, random_state=None):
@@ -322,7 +299,6 @@ class ClusterMarginQuery(Acquisition):
     def _query(self, n, pool, features, probabilities, labelled, labels):
         from sklearn.cluster import KMeans  # here, as importing it takes a while
 
-        check_integer("factor", self.factor)
         second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
         unsure = _largest(second - first, self.factor * n)
         seed = int(as_generator(self.random_state).integers(MAX_SEED))

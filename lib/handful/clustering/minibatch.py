@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.blocks import by_blocks
+from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -131,6 +131,7 @@ class MiniBatchKMeans(CentersEstimator):
         ValueError
             for more clusters than rows, bad weights, or a sampler over another number of points
         """
+        check_in_memory("MiniBatchKMeans", X, sample_weight)
         X, sample_weight = self._check(X, sample_weight, reset=True)
         rng = as_generator(self.random_state)
         self._start(X, sample_weight, rng)

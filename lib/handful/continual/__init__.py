@@ -3,10 +3,10 @@
 `Views` and `network_views` need torch, which is imported when they are asked for.
 """
 
-from handful.continual.memory import Memory, ReplayBuffer
+from handful.continual.memory import ReplayBuffer
 from handful.lazy import lazy_names
 
-__all__ = ["Memory", "ReplayBuffer"]
+__all__ = ["ReplayBuffer"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from handful.checks import as_array, as_generator, check_integer, check_sample_weight
+from handful.blocks import check_in_memory
+from handful.checks import as_array, as_generator, check_options, check_sample_weight, integer
 from handful.coreset import check_selector, choose, take_rows
 
 
@@ -78,6 +79,8 @@ class ReplayBuffer(BaseEstimator):
     [10, 10, 10]
     """
 
+    _options = {"size": integer()}
+
     def __init__(self, selector, size=100, *, random_state=None):
         self.selector = selector
         self.size = size
@@ -114,7 +117,8 @@ class ReplayBuffer(BaseEstimator):
         """
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
-        check_integer("size", self.size)
+        check_options(self)
+        check_in_memory("ReplayBuffer", X, y, view, sample_weight)
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:

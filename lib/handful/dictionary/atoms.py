@@ -1,34 +1,8 @@
-"""Dictionaries of measurement vectors: Gaussian and wavelet."""
+"""A dictionary of measurement vectors: the wavelets of images."""
 
 import numpy as np
 
-from handful.checks import check_dtype, check_generator, check_integer
-
-
-def gaussian_atoms(m, d, *, rng, dtype=np.float64):
-    """`m` random measurement vectors with independent normal entries of variance 1 / d (Section 5.6).
-
-    Parameters
-    ----------
-    m : int, number of vectors
-    d : int, length of a vector
-    rng : numpy.random.Generator
-    dtype : of the result
-
-    Returns
-    -------
-    array, shape (m, d)
-
-    Raises
-    ------
-    ValueError, TypeError
-        for an `m` or `d` below 1, and for another `rng` or `dtype`
-    """
-    check_integer("m", m)
-    check_integer("d", d)
-    check_generator(rng)
-    check_dtype(dtype)
-    return (rng.normal(size=(m, d)) / np.sqrt(d)).astype(dtype)
+from handful.checks import check_integer
 
 
 def wavelet_atoms(shape, *, wavelet="db1", level=None, dtype=np.float64):

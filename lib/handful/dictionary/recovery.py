@@ -15,7 +15,7 @@ from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from handful.checks import check_integer, check_number
+from handful.checks import check_options, integer, number, or_none
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
@@ -59,7 +59,8 @@ class Recovery(BaseEstimator):
         """
 
     def check(self):
-        """ValueError if an option is out of range; a subclass without such options need not implement this."""
+        """ValueError if an option is out of range: see `handful.checks.check_options`."""
+        check_options(self)
 
 
 class L2(Recovery):
@@ -70,12 +71,10 @@ class L2(Recovery):
     l2 : float, lambda of Equation 12; the paper: 0.01
     """
 
+    _options = {"l2": number(above=0, why=UNDETERMINED)}
+
     def __init__(self, l2=0.01):
         self.l2 = l2
-
-    def check(self):
-        """ValueError unless `l2` is a positive finite number."""
-        check_number("l2", self.l2, above=0, of=self, why=UNDETERMINED)
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
@@ -103,19 +102,18 @@ class L1(Recovery):
     max_iter : int, most sweeps over the coordinates of a signal
     """
 
+    _options = {
+        "l1": number(above=0, why=UNDETERMINED),
+        "tol": number(above=0, why="coordinate descent ends when it is reached"),
+        "max_iter": integer(),
+        "damping": or_none(number(above=0, why="the curvature of few measurements is singular")),
+    }
+
     def __init__(self, l1=0.01, *, damping=None, tol=1e-3, max_iter=5000):
         self.l1 = l1
         self.damping = damping
         self.tol = tol
         self.max_iter = max_iter
-
-    def check(self):
-        """ValueError if an option is out of range."""
-        check_number("l1", self.l1, above=0, of=self, why=UNDETERMINED)
-        check_number("tol", self.tol, above=0, of=self, why="coordinate descent ends when it is reached")
-        check_integer("max_iter", self.max_iter, of=self)
-        if self.damping is not None:
-            check_number("damping", self.damping, above=0, of=self, why="the curvature of few measurements is singular")
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""

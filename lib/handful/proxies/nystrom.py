@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
+from handful.blocks import by_blocks, check_in_memory
 from handful.checks import as_generator, check_integer, check_number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 
@@ -72,6 +73,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ValueError
             if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up to rounding.
         """
+        check_in_memory("Nystrom", X)
         X = self._rows(X, reset=True)
         check_integer("n_landmarks", self.n_landmarks)
         if self.rtol is not None:
@@ -85,6 +87,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._n_features_out = len(self.eigenvalues_)
         return self
 
+    @by_blocks
     def transform(self, X):
         """The features of each row of `X`, shape (n, r), in the kernel's dtype."""
         check_is_fitted(self, "projection_")

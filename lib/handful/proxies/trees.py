@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from handful.blocks import by_blocks, check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_integer
 from handful.proxies.kernels import DTYPES, flattened
 
@@ -67,6 +68,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "forest must have leaves to ask for, as ExtraTreesClassifier() has (an instance, not the class), got "
                 f"forest={forest!r}."
             )
+        check_in_memory("TreeLeaves", X, y)
         X = self._rows(X, reset=True)
         rng = as_generator(self.random_state)
         seeds = rng.integers(MAX_SEED, size=2).tolist()
@@ -82,6 +84,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._n_features_out = rank
         return self
 
+    @by_blocks
     def transform(self, X):
         """The features of each row of `X`, shape (n, r)."""
         check_is_fitted(self, "svd_")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from handful.checks import as_generator, check_integer
+from handful.checks import as_generator, check_options, integer
 from handful.types import Seed, Table
 
 LARGEST_LOSS = 1e140
@@ -22,7 +22,7 @@ class Sampler:
 
     A sampler that was pickled, or saved by torch, goes on as if nothing had been. A subclass implements
     `_draw() -> (indices, weights)` and `_learn(indices, weights, losses)`, where `indices` is None for the batch drawn
-    last.
+    last. It sets its own options, of which it declares a table `_options`, before it calls `__init__`.
 
     Parameters
     ----------
@@ -31,13 +31,14 @@ class Sampler:
     random_state : int, Generator, RandomState or None
     """
 
-    draws_sets = False  # takes one loss per point, not one per batch
+    _options = {"n": integer(), "batch_size": integer()}
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
-        check_integer("n", n)
-        check_integer("batch_size", batch_size, most=n, why="a batch is drawn from that many points")
-        self.n = int(n)
-        self.batch_size = int(batch_size)
+        self.n, self.batch_size = n, batch_size
+        check_options(self)
+        if batch_size > n:
+            raise ValueError(f"batch_size must be at most the number of points, got batch_size={batch_size} for n={n}.")
+        self.n, self.batch_size = int(n), int(batch_size)
         self.rng = as_generator(random_state)
         self._last: Any = None
 

@@ -44,26 +44,6 @@ def check_probabilities(probabilities, *, uniform):
     return p, bool(is_uniform)
 
 
-def concentration(probabilities):
-    """The least c with p_j(i) <= c/n for all components and points (VRM, Assumption 1 and Table 1).
-
-    Parameters
-    ----------
-    probabilities : array, shape (k, n), one distribution over the n points a row
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        for rows that are not distributions
-    """
-    p, _ = check_probabilities(probabilities, uniform=True)
-    return float(p.max() * p.shape[1])
-
-
 def group_components(labels, *, leak=1e-7):
     """One component a group, proportional to 1 on the group and to `leak` elsewhere (VRM, section 6.1).
 

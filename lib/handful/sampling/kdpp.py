@@ -8,8 +8,6 @@ from sklearn.utils import check_array
 from handful.checks import as_generator, check_integer, check_magnitude, check_number
 from handful.linalg import alias_records, draw_alias
 
-SMALLEST = 1e-77  # squares of smaller numbers, and products of two squares, vanish
-
 
 def log_elementary_symmetric(values, k):
     """Logarithms of the elementary symmetric polynomials of every prefix of `values`.
@@ -89,33 +87,6 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
         chosen[a] = i
 
 
-@njit(cache=True)
-def _log_det(X, indices, shift, L):
-    """log det(X_S X_S' + shift I) by Cholesky in the buffer `L`, shape (k * k,); -inf if it is singular or S no set."""
-    k = indices.size
-    total = 0.0
-    for a in range(k):
-        for b in range(a + 1):
-            if b < a and indices[a] == indices[b]:
-                return -np.inf
-            entry = 0.0
-            for j in range(X.shape[1]):
-                entry += X[indices[a], j] * X[indices[b], j]
-            diagonal = entry + shift
-            if a == b:
-                entry = diagonal
-            for m in range(b):
-                entry -= L[a * k + m] * L[b * k + m]
-            if a > b:
-                L[a * k + b] = entry / L[b * k + b]
-            elif entry <= 1e-14 * diagonal:
-                return -np.inf
-            else:
-                L[a * k + a] = np.sqrt(entry)
-                total += np.log(entry)
-    return total
-
-
 class KDPP:
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
@@ -164,19 +135,15 @@ class KDPP:
         check_number("shift", shift, least=0)
         n = len(X)
         check_integer("k", k, most=n, why="there are no more points")
-        largest = np.abs(X).max()
-        if 0 < largest < SMALLEST:
-            raise ValueError(
-                f"X must have an entry of at least {SMALLEST:.0e} in magnitude, got {largest:.3g}: scale it."
-            )
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
-        rank = int((singular > 1e-10 * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
+        values = singular**2
+        rank = int((values > max(1e-20 * values[0], np.finfo(float).tiny)).sum())
         if shift == 0 and rank < k:
             raise ValueError(f"k={k} points cannot be drawn from a kernel of rank {rank}; give a shift above 0.")
         self.n, self.k, self.shift = n, int(k), float(shift)
         self.rng = as_generator(random_state)
         self._X, self._U = X, np.ascontiguousarray(U[:, :rank])
-        values = singular[:rank] ** 2
+        values = values[:rank]
         table = log_elementary_symmetric(values, self.k)
         t = np.arange(min(self.k, rank) + 1)
         log_sizes = xlogy(self.k - t, self.shift) + log_binomial(n - t, self.k - t) + table[-1, t]
@@ -229,38 +196,19 @@ class KDPP:
 
         It is -inf where a point is given twice.
         """
-        indices = _checked_set(indices, self.k, self.n)
-        return float(_log_det(self._X, indices, self.shift, np.empty(self.k**2))) - self.log_normaliser
-
-
-class UniformSubsets:
-    """Every set of k of n points with the same probability: the uniform component among sets.
-
-    Parameters
-    ----------
-    n, k : int
-    random_state : int, Generator, RandomState or None
-    """
-
-    def __init__(self, n, k, *, random_state=None):
-        check_integer("k", k, most=n, why="there are no more points")
-        self.n, self.k = int(n), int(k)
-        self.rng = as_generator(random_state)
-        self._log_prob = -float(log_binomial(n, k))
-
-    def sample(self, rng=None):
-        """One set, int array of shape (k,), ascending."""
-        rng = self.rng if rng is None else rng
-        return np.sort(rng.choice(self.n, size=self.k, replace=False, shuffle=False))
-
-    def log_prob(self, indices):
-        """log probability of any set of k distinct points: minus log of n choose k."""
-        _checked_set(indices, self.k, self.n)
-        return self._log_prob
-
-
-def _checked_set(indices, k, n):
-    indices = np.ascontiguousarray(indices)
-    if indices.shape != (k,) or indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= n:
-        raise ValueError(f"indices must be {k} integers in 0..{n - 1}, got shape {indices.shape}: {indices!s:.60}.")
-    return indices.astype(np.int64, copy=False)
+        indices = np.asarray(indices)
+        integers = indices.shape == (self.k,) and indices.dtype.kind in "iu"
+        if not integers or indices.min() < 0 or indices.max() >= self.n:
+            raise ValueError(f"indices must be {self.k} integers in 0..{self.n - 1}, got {indices!s:.60}.")
+        rows = self._X[indices]
+        kernel = rows @ rows.T + self.shift * np.eye(self.k)
+        scale = np.sqrt(kernel.diagonal())
+        if not scale.all() or len(set(indices.tolist())) < self.k:
+            return -np.inf
+        try:
+            pivots = np.linalg.cholesky(kernel / scale / scale[:, None]).diagonal()
+        except np.linalg.LinAlgError:
+            return -np.inf
+        if pivots.min() < 1e-7:  # singular but for rounding
+            return -np.inf
+        return float(2 * np.log(scale * pivots).sum()) - self.log_normaliser

@@ -5,66 +5,47 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from handful.checks import check_number
-from handful.linalg import alias_records, resolve_alias
+from handful.checks import number, or_none
+from handful.linalg import alias_records, draw_alias
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import NewtonLearner, check_mixture_weights
+from handful.sampling.newton import LEARNING, NewtonLearner, check_mixture_weights
 from handful.types import Seed, Table
-
-# The authors' published code: beta, gamma, eps, a constant unit of f, five short projected-gradient steps
-# instead of the projection, and one component for the whole batch.
-REFERENCE = dict(beta=10.0, gamma=0.01, eps=0.1, scale=1e14, n_pgd_steps=5, shared_component=True)
 
 
 @njit(cache=True)
-def _draw_batch(uniforms, w, tables, densities, rows, indices, weights, places, fetched, cumulative):
+def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
     """Draw b points; fills `rows`, shape (b, k), with n p(i), `indices` and `weights`, shape (b,).
 
-    `uniforms` has shape (b,), or (b + 1,) when the last one is to choose one component for the whole batch. `tables`
-    holds the alias tables of the components but the uniform one, one after the other. `places`, `fetched` and
-    `cumulative` are buffers, shapes (b,), (b,) and (k,): making arrays in here would take long to compile.
+    `tables`, shape (m, n), holds the alias tables of the components but the uniform one, `densities`, shape (n, m), n
+    times their probabilities.
     """
     b, k = rows.shape
-    n, n_tables = densities.shape
+    n, m = densities.shape
     total = 0.0
     for j in range(k):
         total += w[j]
-        cumulative[j] = total
-    shared = uniforms.size > b
     for i in range(b):
-        u = uniforms[b if shared else i] * total
-        component = 0
-        for j in range(k - 1):
-            component += u >= cumulative[j]
+        u, component, cumulative = uniforms[i] * total, 0, w[0]
+        while component < k - 1 and u >= cumulative:
+            component += 1
+            cumulative += w[component]
         while w[component] <= 0.0:  # if rounding makes u the total, skip last weights of zero
             component -= 1
         # The position of u within its component is uniform again.
-        x = uniforms[i] * n if shared else (u - cumulative[component] + w[component]) / w[component] * n
-        bin_ = np.int64(x)
-        if bin_ < 0:  # rounding
-            bin_ = 0
-        elif bin_ >= n:
-            bin_ = n - 1
-        indices[i], weights[i] = bin_, x - bin_
-        places[i] = component * n + bin_
-    # The rest waits for memory; short loops let the processor fetch many places at a time.
-    if n_tables > 0:
-        for i in range(b):
-            fetched[i] = tables[places[i] if places[i] < tables.size else 0]
-        for i in range(b):
-            if places[i] < tables.size:  # the uniform component has no table: the bin is the index
-                indices[i] = resolve_alias(fetched[i], indices[i], weights[i])
-        for i in range(b):
-            weights[i] = densities[indices[i], 0] + densities[indices[i], n_tables - 1]
+        place = (u - cumulative + w[component]) / w[component]
+        if component < m:
+            indices[i] = draw_alias(tables[component], place)
+        else:
+            indices[i] = min(np.int64(place * n), n - 1)
     for i in range(b):
         q = 0.0
-        for j in range(n_tables):
+        for j in range(m):
             rows[i, j] = densities[indices[i], j]
             q += w[j] * rows[i, j]
-        if n_tables < k:
-            rows[i, n_tables] = 1.0
-            q += w[n_tables]
+        if m < k:
+            rows[i, m] = 1.0
+            q += w[m]
         weights[i] = 1.0 / q
 
 
@@ -75,7 +56,7 @@ def _tables(probabilities, n_tables):
     for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
         tile = slice(start, start + 512)
         densities[tile] = (probabilities[:n_tables, tile] * n).T
-    return alias_records(probabilities[:n_tables]).ravel(), densities
+    return alias_records(probabilities[:n_tables]), densities
 
 
 class FixedMixture(Sampler):
@@ -91,8 +72,6 @@ class FixedMixture(Sampler):
     batch_size : int
     uniform : bool, append the uniform distribution unless the last row is uniform already. Without it every
         point needs a positive probability in every component.
-    shared_component : bool, draw a batch's points from one and the same random component (as the authors'
-        code does; still unbiased, but correlated) instead of independently (the paper's text)
     random_state : int, Generator, RandomState or None
 
     Attributes
@@ -113,27 +92,21 @@ class FixedMixture(Sampler):
         mixture_weights: Table = None,
         batch_size: int = 100,
         uniform: bool = True,
-        shared_component: bool = False,
         random_state: Seed = None,
     ) -> None:
         self._uniform = uniform
-        n = self._set_tables(probabilities)
-        super().__init__(n, batch_size=batch_size, random_state=random_state)
-        self.shared_component = shared_component
+        super().__init__(self._set_tables(probabilities), batch_size=batch_size, random_state=random_state)
         if mixture_weights is None:
             mixture_weights = np.full(self.k, 1.0 / self.k)
         self._w = check_mixture_weights(mixture_weights, self.k)
-        b = self.batch_size
-        self._rows = np.empty((b, self.k))  # n p(i) of the batch drawn last
-        self._buffers = np.empty(b, np.int64), np.empty(b, np.uint64), np.empty(self.k)
+        self._rows = np.empty((self.batch_size, self.k))  # n p(i) of the batch drawn last
 
     def _set_tables(self, probabilities):
-        probabilities, self._has_uniform = check_probabilities(probabilities, uniform=self._uniform)
-        m = len(probabilities) - self._has_uniform
-        n = probabilities.shape[1]
+        probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
+        m = len(probabilities) - has_uniform
         self.k = m + self._uniform
         self._alias_tables, self._densities = _tables(probabilities, m)
-        return n
+        return probabilities.shape[1]
 
     def set_probabilities(self, probabilities: Table) -> Any:
         """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).
@@ -160,11 +133,9 @@ class FixedMixture(Sampler):
         return q / self.n
 
     def _draw(self):
-        uniforms = self.rng.random(self.batch_size + self.shared_component)
         indices, weights = np.empty(self.batch_size, np.int64), np.empty(self.batch_size)
-        _draw_batch(
-            uniforms, self._w, self._alias_tables, self._densities, self._rows, indices, weights, *self._buffers
-        )
+        uniforms = self.rng.random(self.batch_size)
+        _draw_batch(uniforms, self._w, self._alias_tables, self._densities, self._rows, indices, weights)
         return indices, weights
 
     def _learn(self, indices, weights, losses):
@@ -193,9 +164,6 @@ class MixtureSampler(FixedMixture):
         point needs a positive probability in every component, and gamma bounds the last one's share.
     scale : None (default) measures squared losses in units of their running mean, so that beta, gamma and eps
         mean the same for every data set; a number divides the paper's f(w) by it, as the authors' code does
-    n_pgd_steps : int; 0 (default) projects exactly in the norm of H, otherwise that many projected-gradient
-        steps of length 0.2 stand in for it, as in the authors' code
-    shared_component : bool, draw each batch from one random component, as in the authors' code
     random_state : int, Generator, RandomState or None
 
     Notes
@@ -204,7 +172,8 @@ class MixtureSampler(FixedMixture):
     or eps. Ours were chosen on its blobs (section 6.1), where a batch is one draw: with a small eps the first draws
     that show a loss decide, and the weights can end on a wrong blob. With batches of 100, ``beta=10, eps=1`` works as
     well.
-    ``MixtureSampler(p, **REFERENCE)`` takes the values of the authors' code, `handful.sampling.REFERENCE`.
+    The authors' code takes beta=10, eps=.1 and scale=1e14, draws a batch from one component, and ends its projection
+    after five gradient steps, none of which is in the text.
 
     Examples
     --------
@@ -220,6 +189,8 @@ class MixtureSampler(FixedMixture):
     1
     """
 
+    _options = LEARNING | {"scale": or_none(number(above=0))}
+
     def __init__(
         self,
         probabilities: Table,
@@ -230,26 +201,13 @@ class MixtureSampler(FixedMixture):
         batch_size: int = 100,
         uniform: bool = True,
         scale: float | None = None,
-        n_pgd_steps: int = 0,
-        shared_component: bool = False,
         random_state: Seed = None,
     ) -> None:
-        super().__init__(
-            probabilities,
-            batch_size=batch_size,
-            uniform=uniform,
-            shared_component=shared_component,
-            random_state=random_state,
-        )
-        if scale is not None:
-            check_number("scale", scale, above=0)
-            scale = scale / self.n**2  # the learner's cost is f(w)/n^2
-        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale, n_pgd_steps=n_pgd_steps)
+        self.beta, self.gamma, self.eps, self.scale = beta, gamma, eps, scale
+        super().__init__(probabilities, batch_size=batch_size, uniform=uniform, random_state=random_state)
+        scale = None if scale is None else scale / self.n**2  # the learner's cost is f(w)/n^2
+        self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale)
         self._w = self._learner.w
-
-    def set_mixture_weights(self, mixture_weights: Table) -> None:
-        """Go on learning from other mixture weights, shape (k,), such as the mean over several processes."""
-        self._learner.w[:] = check_mixture_weights(mixture_weights, self.k)
 
     def _learn(self, indices, weights, losses):
         if indices is None:

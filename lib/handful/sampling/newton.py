@@ -6,20 +6,18 @@ Everything here is about k mixture weights, with k about 10; the data do not app
 import numpy as np
 from numba import njit
 
-from handful.checks import check_integer, check_number
-from handful.linalg import restricted_simplex_point
+from handful.checks import number
 from handful.sampling.base import LARGEST_LOSS, check_losses
 
-DONE, OUT_OF_RANGE, NO_GRADIENT = range(3)  # what `batch_gradient` ends with
-
-
-def workspace(k):
-    """The buffer that `newton_step` needs for k weights."""
-    return np.empty((k, k + 4))
+LEARNING = {  # of `_options`, for the samplers that learn
+    "beta": number(least=1e-15, why="from a longer step there is no way back to the simplex"),
+    "gamma": number(least=0, most=1, why="it is the least share of the uniform component"),
+    "eps": number(above=0),
+}
 
 
 @njit(cache=True)
-def newton_step(w, H, g, beta, gamma, work):
+def newton_step(w, H, g, beta, gamma):
     """Lines 5-7 of VRM's Algorithms 1 and 2: update H, step, project in the norm of H; in place.
 
     The projection is the minimiser of (v - t)' H (v - t) over the simplex with v_k >= gamma, found by a primal
@@ -32,11 +30,11 @@ def newton_step(w, H, g, beta, gamma, work):
     H : array, shape (k, k), positive definite
     g : array, shape (k,), the gradient of the round's cost
     beta, gamma : floats, as in `handful.sampling.MixtureSampler`
-    work : `workspace(k)`
     """
     k = w.size
     mass = 1.0 - gamma
-    # The columns of `work`: a matrix (k of them), a solution for `pull` and one for ones, then these two.
+    work = np.empty((k, k + 4))
+    # Its columns: a matrix (k of them), a solution for `pull` and one for ones, then these two.
     PULL, FREE = k + 2, k + 3
     for i in range(k):
         pull = -g[i] / beta
@@ -114,30 +112,8 @@ def newton_step(w, H, g, beta, gamma, work):
 
 
 @njit(cache=True)
-def newton_step_by_gradient(w, H, g, beta, gamma, n_steps):
-    """As `newton_step`, with a few projected-gradient steps of length 0.2 for the projection: the authors' code.
-
-    The step is not scaled by the norm of H: with a large H it oscillates, with few steps it stays near where it
-    started.
-    """
-    k = w.size
-    for i in range(k):
-        for j in range(k):
-            H[i, j] += g[i] * g[j]
-    x, moved = w.copy(), np.empty(k)
-    for _ in range(n_steps):
-        for i in range(k):
-            slope = g[i] / beta
-            for j in range(k):
-                slope += H[i, j] * (x[j] - w[j])
-            moved[i] = x[i] - 0.2 * slope
-        x = restricted_simplex_point(moved, gamma)
-    w[:] = x
-
-
-@njit(cache=True)
 def batch_gradient(rows, weights, losses, memory, scale, g):
-    """Write the gradient of a batch's cost to `g` (VRM, Algorithm 2 with the delayed feedback of section 6.4).
+    """Add the gradient of a batch's cost to `g` (VRM, Algorithm 2 with the delayed feedback of section 6.4).
 
     Parameters
     ----------
@@ -146,32 +122,27 @@ def batch_gradient(rows, weights, losses, memory, scale, g):
     losses : array, shape (b,)
     memory : array, shape (2,); sum of r l^2, its count; changed in place
     scale : float; 0 divides by the running mean of r l^2
-    g : array, shape (k,), out
+    g : array of zeros, shape (k,), out
 
     Returns
     -------
-    int : `DONE`, `NO_GRADIENT` when it is zero or cannot be told from it, or `OUT_OF_RANGE` for a loss that is (then
-        nothing was changed)
+    bool : False, and `g` as it was, where it is zero or cannot be told from it
     """
     b, k = rows.shape
     second_moment = 0.0
     for i in range(b):
-        if not (losses[i] >= 0.0 and losses[i] < LARGEST_LOSS):
-            return OUT_OF_RANGE
         second_moment += weights[i] * losses[i] * losses[i]
     memory[0] += second_moment
     memory[1] += b
     if second_moment < 1e-280:
-        return NO_GRADIENT
+        return False
     unit = 1.0 / scale if scale > 0.0 else memory[1] / (memory[0] * b)
-    for j in range(k):
-        g[j] = 0.0
     for i in range(b):
         r = weights[i]
         factor = unit * losses[i] * losses[i] * r * r * r
         for j in range(k):
             g[j] -= factor * rows[i, j]
-    return DONE
+    return True
 
 
 class Learned:
@@ -192,7 +163,7 @@ def check_mixture_weights(weights, k):
 
 
 class NewtonLearner:
-    """Mixture weights learned by online Newton steps; the samplers of this package hold one.
+    """Mixture weights learned by online Newton steps; the samplers of this package hold one, and check its options.
 
     Parameters
     ----------
@@ -202,40 +173,28 @@ class NewtonLearner:
     eps : float > 0, H starts as eps I
     scale : None divides squared losses by the running mean of r l^2, so that beta, gamma and eps have no
         units; a number divides the cost f(w)/n^2 by it
-    n_pgd_steps : int, 0 projects exactly, otherwise so many projected-gradient steps
 
     Attributes
     ----------
     w : array, shape (k,), the weights, starting at 1/k (or the nearest point with w_k >= gamma)
     """
 
-    def __init__(self, k, *, beta, gamma, eps, scale=None, n_pgd_steps=0):
-        check_number("beta", beta, least=1e-15, why="from a longer step there is no way back to the simplex")
-        for name, value in (("eps", eps), ("scale", 1.0 if scale is None else scale)):
-            check_number(name, value, above=0)
-        check_number("gamma", gamma, least=0, most=1, why="it is the least share of the uniform component")
-        check_integer("n_pgd_steps", n_pgd_steps, least=0)
+    def __init__(self, k, *, beta, gamma, eps, scale=None):
         self.w = np.full(k, 1.0 / k)
         if gamma > 1.0 / k:
             self.w[:-1], self.w[-1] = (1.0 - gamma) / (k - 1), gamma
-        self.H = eps * np.eye(k)
-        self.memory = np.zeros(2)
-        self.settings, self.n_pgd_steps = (float(beta), float(gamma), float(scale or 0.0)), int(n_pgd_steps)
-        self._work = workspace(k)
+        self.H, self.memory = eps * np.eye(k), np.zeros(2)
+        self.settings = float(beta), float(gamma), float(scale or 0.0)
 
     def step(self, rows, weights, losses):
         """One update from a batch; see `batch_gradient`. ValueError for losses out of range, see `check_losses`."""
-        g = np.empty(len(self.w))
-        state = batch_gradient(rows, weights, losses, self.memory, self.settings[2], g)
-        if state == OUT_OF_RANGE:
-            check_losses(losses)
-        if state == DONE:
+        check_losses(losses)
+        g = np.zeros(len(self.w))
+        if batch_gradient(rows, weights, losses, self.memory, self.settings[2], g):
             self.gradient_step(g)
 
     def gradient_step(self, g):
         """One update from the gradient `g`, shape (k,), of the round's cost (VRM, Algorithm 1, lines 5-7)."""
-        beta, gamma, _ = self.settings
-        if self.n_pgd_steps:
-            newton_step_by_gradient(self.w, self.H, g, beta, gamma, self.n_pgd_steps)
-        else:
-            newton_step(self.w, self.H, g, beta, gamma, self._work)
+        if not np.abs(g).max() < LARGEST_LOSS:
+            raise ValueError("the losses overflow in units of scale, as their squares are added up: raise scale.")
+        newton_step(self.w, self.H, g, *self.settings[:2])

@@ -1,69 +1,14 @@
 """Prioritised replay with any number of (alpha, eps) settings, over one sum tree (VRM, section 6.3)."""
 
 import numpy as np
-from numba import njit
 
-from handful.checks import check_integer
-from handful.sampling.bandit import build_tree, find_leaf, set_leaf
+from handful.checks import check_integer, integer
 from handful.sampling.base import Sampler, as_vector, check_losses
-from handful.sampling.newton import Learned, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import LEARNING, Learned, NewtonLearner, check_mixture_weights
+from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
-
-
-@njit(cache=True)
-def draw_transitions(uniforms, w, tree, n):
-    """Draw from the mixture of the tree's columns and, last, the uniform distribution over `n` leaves.
-
-    Parameters
-    ----------
-    uniforms : array, shape (2, b)
-    w : array, shape (k,), mixture weights, one more than the tree has columns
-    tree : array, shape (2 m, k - 1), sums of the priorities
-    n : int, leaves in use, the first ones
-
-    Returns
-    -------
-    indices : int array, shape (b,)
-    weights : array, shape (b,), 1/(n q)
-    rows : array, shape (b, k), n p_j
-    """
-    b, k = uniforms.shape[1], w.size
-    m = tree.shape[0] // 2
-    indices, weights, rows = np.empty(b, np.int64), np.empty(b), np.ones((b, k))
-    cumulative = np.cumsum(w)
-    cumulative[:] /= cumulative[-1]
-    for i in range(b):
-        component = 0
-        for j in range(k - 1):
-            component += uniforms[0, i] >= cumulative[j]
-        if component < k - 1:
-            indices[i] = find_leaf(tree, component, uniforms[1, i])
-        else:
-            indices[i] = min(np.int64(uniforms[1, i] * n), n - 1)
-        q = w[k - 1]
-        for j in range(k - 1):
-            rows[i, j] = n * tree[m + indices[i], j] / tree[1, j]
-            q += w[j] * rows[i, j]
-        weights[i] = 1.0 / q
-    return indices, weights, rows
-
-
-@njit(cache=True)
-def set_priority(tree, leaf, error, alphas, epsilons):
-    """Refresh one transition's priorities (|error| + eps)^alpha in all columns. O(k log n)."""
-    values = np.empty(alphas.size)
-    for j in range(alphas.size):
-        values[j] = (abs(error) + epsilons[j]) ** alphas[j]
-    set_leaf(tree, leaf, values)
-
-
-@njit(cache=True)
-def set_priorities(tree, leaves, errors, alphas, epsilons):
-    """`set_priority` for several transitions, in turn."""
-    for i in range(leaves.size):
-        set_priority(tree, leaves[i], errors[i], alphas, epsilons)
 
 
 class PrioritizedReplay(Learned, Sampler):
@@ -96,6 +41,8 @@ class PrioritizedReplay(Learned, Sampler):
     >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
     """
 
+    _options = LEARNING | {"capacity": integer()}
+
     def __init__(
         self,
         capacity,
@@ -108,38 +55,31 @@ class PrioritizedReplay(Learned, Sampler):
         batch_size=64,
         random_state=None,
     ):
-        check_integer("capacity", capacity)
+        self.capacity, self.beta, self.gamma, self.eps = capacity, beta, gamma, eps
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
-        components = np.array(components)
-        if components.ndim != 2 or components.shape[1] != 2 or components.dtype.kind not in "fiu":
-            raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got shape {components.shape}.")
-        components = components.astype(np.float64)
-        if len(components) == 0 or not (np.isfinite(components).all() and (components >= 0).all()):
-            raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components.tolist()}.")
-        if not (components[:, 1] > 0).all():
-            raise ValueError("every component needs an eps > 0: a transition without error could not come back.")
-        self.capacity, self.n = self.n, 0
-        self._alphas, self._epsilons = np.ascontiguousarray(components.T)
-        self._tree = build_tree(np.zeros((self.capacity, len(components))))
-        self._rows = np.ones((self.batch_size, len(components) + 1))
-        self._next, self._greatest = 0, 1.0
-        self._learner = NewtonLearner(len(components) + 1, beta=beta, gamma=gamma, eps=eps)
+        pairs = np.asarray(components, dtype=np.float64)
+        good = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) and np.isfinite(pairs).all()
+        if not good or pairs.min() < 0 or not pairs[:, 1].all():
+            raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components}.")
+        self.n, self._next, self._greatest = 0, 0, 1.0
+        self._alphas, self._epsilons = pairs.T
+        self._tree = build_tree(np.zeros((self.capacity, len(pairs))))
+        self._learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
         self._fixed = mixture_weights is not None
         if self._fixed:
-            self._learner.w[:] = check_mixture_weights(mixture_weights, len(components) + 1)
+            self._learner.w[:] = check_mixture_weights(mixture_weights, len(pairs) + 1)
 
     @property
     def probabilities(self):
         """The distribution q over the transitions held, shape (n,)."""
-        leaves = self._tree[len(self._tree) // 2 :][: self.n]
         w = self._learner.w
-        return leaves / self._tree[1] @ w[:-1] + w[-1] / self.n
+        return leaves_of(self._tree, self.n) / self._tree[1] @ w[:-1] + w[-1] / self.n
 
     def add(self, count=1):
         """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
         check_integer("count", count, most=self.capacity, why="that is the capacity")
         slots = (self._next + np.arange(count)) % self.capacity
-        set_priorities(self._tree, slots, np.full(count, self._greatest), self._alphas, self._epsilons)
+        self._set_errors(slots, np.full(count, self._greatest))
         self._next = (self._next + count) % self.capacity
         self.n = min(self.n + count, self.capacity)
         return slots
@@ -148,22 +88,23 @@ class PrioritizedReplay(Learned, Sampler):
         """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
         super().update(np.abs(as_vector(errors)), indices, weights)
 
+    def _set_errors(self, slots, errors):
+        set_leaves(self._tree, slots, (errors[:, None] + self._epsilons) ** self._alphas)
+
     def _draw(self):
         if self.n == 0:
             raise RuntimeError("the replay is empty: call add() before sample().")
         uniforms = self.rng.random((2, self.batch_size))
-        indices, weights, self._rows = draw_transitions(uniforms, self._learner.w, self._tree, self.n)
+        indices, weights, self._rows = draw_leaves(uniforms, self._learner.w, self._tree, self.n)
         return indices, weights
 
     def _learn(self, indices, weights, losses):
         check_losses(losses)
-        rows = self._rows
-        if indices is None:
-            indices = self._last[0]
-        else:
-            leaves = self._tree[len(self._tree) // 2 + indices]
-            rows = np.c_[self.n * leaves / self._tree[1], np.ones(len(indices))]
+        rows = self._rows if indices is None else None
+        indices = self._last[0] if indices is None else indices
+        if rows is None:
+            rows = np.c_[self.n * leaves_of(self._tree, self.n)[indices] / self._tree[1], np.ones(len(indices))]
         if not self._fixed:
             self._learner.step(rows, weights, losses)
         self._greatest = max(self._greatest, float(losses.max()))
-        set_priorities(self._tree, indices, losses, self._alphas, self._epsilons)
+        self._set_errors(indices, losses)

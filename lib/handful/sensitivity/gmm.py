@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 
-from handful.checks import MAX_SEED, check_integer
+from handful.checks import MAX_SEED, integer
 from handful.coreset import Selector
 from handful.linalg import centred
 from handful.sensitivity.draws import multinomial_draw
@@ -62,19 +62,7 @@ def mixture_sensitivities(label, sq_dist, weights):
     -------
     shape (n,) : no set of k centres costs row i more than this times the mean cost
     """
-    return mixture_bounds(
-        label, sq_dist, np.bincount(label, weights=weights), np.bincount(label, weights=weights * sq_dist)
-    )
-
-
-def mixture_bounds(label, sq_dist, mass, spread):
-    """`mixture_sensitivities` of some of the rows, from the weight of each cluster and its summed cost over all rows.
-
-    Parameters
-    ----------
-    label, sq_dist : as in `mixture_sensitivities`
-    mass, spread : shape (k,), sums over all rows of each cluster: of weights, and of weighted squared distances
-    """
+    mass, spread = np.bincount(label, weights=weights), np.bincount(label, weights=weights * sq_dist)
     bound, mean = 4.0 * mass.sum() / mass[label], spread.sum() / mass.sum()
     if mean > 0:
         alpha = 16.0 * (np.log(len(mass)) + 2.0)
@@ -108,6 +96,7 @@ class MixtureSensitivity(Selector):
     True
     """
 
+    _options = {"n_components": integer()}
     _repeats = True
     _draws = True
     _ranks = False
@@ -118,12 +107,10 @@ class MixtureSensitivity(Selector):
         self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
-        k = self.n_components
-        check_integer("n_components", k)
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
         share = weights / weights.sum()
-        label, sq_dist = rough_centers(centred(X[present], share)[0], share, k, rng=rng)
+        label, sq_dist = rough_centers(centred(X[present], share)[0], share, self.n_components, rng=rng)
         q = share * mixture_sensitivities(label, sq_dist, share)
         indices, drawn = multinomial_draw(q / q.sum(), weights, self.size, rng=rng)
         return present[indices], drawn

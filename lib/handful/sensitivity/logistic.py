@@ -7,8 +7,10 @@ from scipy import sparse
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
-from handful.checks import MAX_SEED, check_integer, check_number, signed_labels
+from handful.checks import MAX_SEED, integer, number, signed_labels
 from handful.coreset import Selector
+from handful.linalg import centred
+from handful.svm.interior_point import with_ones
 from handful.types import Seed, Table
 
 
@@ -41,18 +43,7 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     mass = np.bincount(label, weights=weights)
     members = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n))
     sums = members @ Z
-    return logistic_bounds(Z, weights, label, mass, sums.toarray() if sparse.issparse(sums) else sums, radius)
-
-
-def logistic_bounds(Z, weights, label, mass, sums, radius):
-    """`logistic_sensitivities` of some of the rows, from sums over all rows of each cluster.
-
-    Parameters
-    ----------
-    Z, weights, radius : as in `logistic_sensitivities`
-    label : int array, shape (n,), the cluster of each row
-    mass, sums : of the weights, shape (k,), and of the weighted points, shape (k, d + 1)
-    """
+    sums = sums.toarray() if sparse.issparse(sums) else sums
     distances = pairwise_distances(Z, sums / mass[:, None])  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
@@ -71,7 +62,7 @@ class LogisticSensitivity(Selector):
     ----------
     size : number of draws m, with repetition
     n_clusters : k of the k-means++ clustering behind the bound; the bilevel paper tries 5, 10, 25
-    radius : R, how large the parameters may be; the bilevel paper tries .1, 1, 10, 100
+    radius : R, how large the parameters of a model of the centred rows may be; the bilevel paper tries .1, 1, 10, 100
     random_state : int, Generator or None
 
     Attributes
@@ -90,6 +81,7 @@ class LogisticSensitivity(Selector):
     True
     """
 
+    _options = {"n_clusters": integer(), "radius": number(above=0)}
     _needs_y = True
     _takes_sparse = True
     _repeats = True
@@ -116,15 +108,10 @@ class LogisticSensitivity(Selector):
         return self._draw(X, np.ones(X.shape[0]), sample_weight, rng)
 
     def _draw(self, X, sign, sample_weight, rng):
-        check_integer("n_clusters", self.n_clusters)
-        check_number("radius", self.radius, above=0)
         present = np.flatnonzero(sample_weight)
-        ones = np.ones((X.shape[0], 1))
-        if sparse.issparse(X):
-            Z = sparse.diags_array(sign[present]) @ sparse.hstack([X, ones], format="csr")[present]
-        else:
-            Z = np.hstack([X, ones])[present] * sign[present, None]
         weights = sample_weight[present]
+        A = with_ones(centred(X[present], weights)[0])  # moves the bias only; an offset costs no digits then
+        Z = sparse.diags_array(sign[present]) @ A if sparse.issparse(A) else A * sign[present, None]
         q = weights * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
         q /= q.sum()
         draws = rng.choice(len(present), self.size, p=q)

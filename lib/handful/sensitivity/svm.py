@@ -9,19 +9,18 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.checks import as_generator, check_integer, check_number, check_size, signed_labels
+from handful.checks import as_generator, check_number, check_size, integer, number, one_of, or_none, signed_labels
 from handful.coreset import Coreset, Selector
 from handful.linalg import centred, one_blas_thread
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
-from handful.svm import hinge_price
 from handful.svm.interior_point import with_ones
+from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
 from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
-SAMPLINGS = ("multinomial", "systematic")
 EXTREMES = (-4.0, 6.0)  # margins beyond are alike to the systematic comb
 SEEDED = 2000  # rows of each class on which the centers are chosen
 GROWTH = 1.5  # ratio of the numbers of clusters that "auto" tries
@@ -101,6 +100,13 @@ class SVMCoreset(Selector):
     True
     """
 
+    _options = {
+        "l2": or_none(number(above=0)),
+        "n_clusters": one_of("auto", "log", otherwise=integer()),
+        "rule": one_of(*RULES),
+        "sampling": one_of("multinomial", "systematic"),
+        "xi": number(above=0, below=1),
+    }
     _needs_y = True
     _takes_sparse = True
     _draws = True
@@ -136,18 +142,7 @@ class SVMCoreset(Selector):
         tags.classifier_tags = ClassifierTags(multi_class=False)  # two classes
         return tags
 
-    def _check_parameters(self):
-        hinge_price(self.l2, 1.0)
-        check_number("xi", self.xi, above=0, below=1)
-        if not isinstance(self.rule, str) or self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
-        if self.sampling not in SAMPLINGS:
-            raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}; got {self.sampling!r}.")
-        if self.n_clusters not in ("auto", "log"):
-            check_integer("n_clusters", self.n_clusters, why="or take 'auto' or 'log'")
-
     def _select(self, X, y, sample_weight, rng):
-        self._check_parameters()
         present = np.flatnonzero(sample_weight > 0)
         self.classes_, signs = signed_labels(y[present], "an SVM")
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])

@@ -10,27 +10,22 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator, check_integer, check_sample_weight
+from handful.checks import as_generator, check_options, check_sample_weight, integer
 from handful.coreset import Coreset, check_selector, reduced
-from handful.streaming.files import read_state, write_state
 from handful.types import Block, Table, check_form, form_of
 
-FIXED = (
-    "size",
-    "leaf_size",
-    "n_slots",
-    "window",
-    "n_held",
-)  # options that cannot change between the chunks of a stream
+FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
 
 class StreamMemory(BaseEstimator):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
     A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The attributes that it
-    learns are replaced, never changed in place, so that an error in the middle of a chunk can restore the old ones.
+    learns are replaced, never changed in place, so that an error in the middle of a chunk can restore the old ones. A
+    stream that was pickled goes on as if it had never stopped.
     """
 
+    _options = {"size": integer()}
     _undone_by: type = Exception  # what leaves a stream as it was before the chunk
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -70,51 +65,6 @@ class StreamMemory(BaseEstimator):
             needs one; for a size that is out of range or has changed since the stream began; and by the selector
         """
         return self._go_on(X, y, sample_weight)
-
-    def save(self, path: Any) -> Any:
-        """Write the stream to a file, from which `load` goes on with it in another process.
-
-        Parameters
-        ----------
-        path : str or path of the file, which is replaced once the new one is whole. It holds the rows held, their
-            labels and the options, no code and no pickle; `selector` and `random_state` are not saved
-
-        Returns
-        -------
-        pathlib.Path of the file
-
-        Raises
-        ------
-        NotFittedError
-            before the first chunk
-        TypeError
-            for labels that are neither numbers nor words
-        """
-        self._check_begun()
-        left_out = {"selector": repr(getattr(self, "selector", None)), "random_state": None}
-        return write_state(path, {"kind": type(self).__name__} | vars(self) | left_out)
-
-    @classmethod
-    def load(cls, path: Any, selector: Any = None) -> Self:
-        """The stream that `save` wrote; further chunks and the coreset are as if it had never stopped.
-
-        Parameters
-        ----------
-        path : str or path
-        selector : the selector of the stream, with the same options; None for a stream without one
-
-        Raises
-        ------
-        ValueError
-            for a damaged file, another kind of stream and another selector
-        """
-        state = read_state(path)
-        for name, now in (("kind", cls.__name__), ("selector", repr(selector))):
-            if state.pop(name) != now:
-                raise ValueError(f"{path} was saved with another {name} than {now}.")
-        stream = cls.__new__(cls)
-        vars(stream).update(state | ({} if selector is None else {"selector": selector}))
-        return stream
 
     def rows(self) -> Any:
         """The coreset with its rows: ``(X, y, weights)``.
@@ -200,10 +150,8 @@ class StreamMemory(BaseEstimator):
         return self._top
 
     def _start(self):
+        check_options(self)
         self._began_with = self._fixed()
-        for name, value in self._began_with.items():
-            if name not in ("n_slots", "n_held") or value is not None:
-                check_integer(name, value)
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
         self._form = self._top = None

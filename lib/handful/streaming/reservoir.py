@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
+from handful.checks import integer, or_none
 from handful.streaming.base import StreamMemory
 from handful.types import joined
 
@@ -196,6 +197,7 @@ class ReservoirCoreset(ClassBalancedReservoir):
     (20, 2000, 200)
     """
 
+    _options = {"n_held": or_none(integer())}
     _needs_y = False
 
     def __init__(self, selector, *, size=100, n_held=None, balanced=True, random_state=None):

@@ -4,6 +4,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from handful.checks import integer, or_none
 from handful.streaming.base import StreamMemory
 from handful.types import Seed, joined
 
@@ -46,6 +47,8 @@ class MergeReduce(StreamMemory):
     >>> X.shape, y is None, weights.shape
     ((20, 1), True, (20,))
     """
+
+    _options = {"leaf_size": integer(), "n_slots": or_none(integer())}
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 """The exact linear SVM of the coreset paper: hinge loss, weights, a bias that is not penalised."""
 
-from handful.svm.linear_svm import LinearSVM, hinge_price, svm_objective
+from handful.svm.linear_svm import LinearSVM, svm_objective
 
-__all__ = ["LinearSVM", "hinge_price", "svm_objective"]
+__all__ = ["LinearSVM", "svm_objective"]

@@ -98,21 +98,6 @@ def _best_bias(scores, y, c):
     return kinks[order[min(np.searchsorted(slopes, 0.0), len(y) - 1)]]
 
 
-@njit(cache=True, fastmath=FAST)
-def _dot(data, columns, start, stop, w):
-    # four sums, because each addition waits for the one before it
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    whole = start + ((stop - start) & ~np.uint64(3))
-    for p in range(start, whole, np.uint64(4)):
-        a += data[p] * w[columns[p]]
-        b += data[p + np.uint64(1)] * w[columns[p + np.uint64(1)]]
-        c += data[p + np.uint64(2)] * w[columns[p + np.uint64(2)]]
-        d += data[p + np.uint64(3)] * w[columns[p + np.uint64(3)]]
-    for p in range(whole, stop):
-        a += data[p] * w[columns[p]]
-    return (a + b) + (c + d)
-
-
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, budget):
     """Passes over the active points, in place, until no one violates optimality by `violation`, or for `budget` steps.
@@ -138,7 +123,9 @@ def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state
         position = 0
         while position < active:
             i = order[position]
-            score = w[-1] + constant * total + _dot(data, columns, starts[i], starts[i + 1], w)
+            score = w[-1] + constant * total
+            for p in range(starts[i], starts[i + 1]):
+                score += data[p] * w[columns[p]]
             gradient = y[i] * score - 1.0
             done += 1
             if (a[i] == 0.0 and gradient > top) or (a[i] == c[i] and gradient < bottom):

@@ -12,12 +12,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
-    check_integer,
     check_magnitude,
-    check_number,
+    check_options,
     check_sample_weight,
     check_vector,
+    integer,
+    number,
+    or_none,
     signed_labels,
 )
 from handful.linalg import centred, one_blas_thread
@@ -43,12 +46,10 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
     Raises
     ------
     ValueError
-        for an `l2` or a weight that is not a positive number, or so small that the price overflows
+        for an `l2` so small that the price overflows
     """
-    check_number("total_weight", total_weight, above=0, any_size=True)
     if l2 is None:
         return 1.0
-    check_number("l2", l2, above=0, why="or None for 1 / (sum of the weights)")
     strength = float(l2) * float(total_weight)
     if strength < np.finfo(float).tiny:
         raise ValueError(f"l2 times the sum of the weights must be at least 2e-308, got {l2!r} x {total_weight:.3g}.")
@@ -135,6 +136,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     """
 
     intercept_: np.ndarray
+    _options = {"l2": or_none(number(above=0)), "tol": number(above=0), "max_iter": integer()}
 
     def __init__(
         self,
@@ -169,8 +171,8 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         ValueError
             for bad values, wrong lengths, a single class, and `l2` or `tol` not positive.
         """
-        check_number("tol", self.tol, above=0)
-        check_integer("max_iter", self.max_iter)
+        check_options(self)
+        check_in_memory("LinearSVM", X, y, sample_weight)
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
@@ -218,6 +220,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         return factors @ members
 
+    @by_blocks
     def decision_function(self, X: Table) -> np.ndarray:
         """Signed margins ``<x, w> + b``, shape (n,), positive for ``classes_[1]``; of k > 2 classes shape (n, k)."""
         check_is_fitted(self)
@@ -225,6 +228,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return margins.ravel() if len(self.coef_) == 1 else margins
 
+    @by_blocks
     def predict(self, X: Table) -> np.ndarray:
         """The predicted class of each row, shape (n,)."""
         margins = self.decision_function(X)

@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from handful.active import Badge, BilevelQuery, Consistency, KCenterQuery, MaxEntropyQuery, UniformQuery
+from handful.active import Badge, BilevelQuery, KCenterQuery, MaxEntropyQuery, UniformQuery
 from handful.active.loop import ActiveLoop
 
 from handful_papers.bico.active_data import features, recordings
@@ -57,6 +57,12 @@ def first_labels(y, n, *, seed):
     return np.concatenate([one_each, rest]).astype(np.intp)
 
 
+def most_varying(P, n):
+    """The `n` points whose predictions `P`, shape (variants, pool, classes), vary most (Gao et al. 2020): int array."""
+    P = P / P.sum(axis=2, keepdims=True, dtype=np.float64)
+    return np.argsort(-P.var(axis=0).sum(axis=1), kind="stable")[:n]
+
+
 def augmented(data, rows, n, *, seed, n_labelled):
     """`n` different ones of the presampled augmentations of each recording, for each seed and number of labels anew.
 
@@ -98,7 +104,7 @@ def acquire(method, n, data, model, labelled, labels, *, proxy=None, seed):
     elif method == "consistency":
         as_it_is = model.predict_proba(data.X[pool])[None]
         P = np.concatenate([as_it_is, predicted(CONSISTENCY_VARIANTS)])
-        chosen = Consistency().query(n, probabilities=P)
+        chosen = most_varying(P, n)
     elif method == "kcenter":
         chosen = KCenterQuery().query(n, features=model.embed(data.X[pool]), labelled=model.embed(data.X[labelled]))
     elif method == "badge":

@@ -3,15 +3,69 @@
 import numpy as np
 import pandas as pd
 from handful.sensitivity.svm import SVMCoreset
-from handful.sensitivity.svm_bounds import (
-    exact_sensitivity,
-    printed_bound,
-    printed_bound_counterexample,
-    tight_bound,
-)
+from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.svm import LinearSVM
+from handful.svm.interior_point import minimise, with_ones
 
 from handful_papers.svm.errors import svm_problem
+
+
+def exact_sensitivity(X, y, index, *, price=1.0, sample_weight=None, tol=1e-9, max_iter=50):
+    """The sensitivity of one point, by fractional programming (Dinkelbach 1967).
+
+    Above ``s = u / U`` the numerator minus s times F is concave in w; each round maximises it, a weighted
+    SVM with a linear term, and takes the ratio at the maximiser for the next s. For small data: a round
+    costs an SVM.
+
+    Parameters
+    ----------
+    X : float array, shape (n, d)
+    y : shape (n,), -1 or +1
+    index : int, the point
+    price : float; of a unit of hinge loss
+    sample_weight : shape (n,); ones if None
+    tol : float, relative change of s at which to stop
+    max_iter : int, rounds
+
+    Returns
+    -------
+    float; the ratio that some w reaches (so never above the sensitivity), or u / U of the point's class,
+    which a bias going to infinity approaches
+    """
+    u = np.ones(len(y)) if sample_weight is None else sample_weight
+    z = y[index] * np.append(X[index], 1.0)
+    A, total = with_ones(X), u.sum()
+    s = least = u[index] / u[y == y[index]].sum()
+    s *= 1.0 + 1e-6
+    for _ in range(max_iter):
+        curvature = s - u[index] / total
+        w = minimise(A, y, s * price * u / curvature, tol=1e-10, linear=-price * u[index] * z / curvature).w
+        norm = 0.5 * w[:-1] @ w[:-1]
+        cost = norm + price * u @ np.maximum(0.0, 1.0 - y * (A @ w))
+        ratio = (u[index] / total * norm + price * u[index] * max(0.0, 1.0 - z @ w)) / cost
+        if ratio <= s * (1.0 + tol):
+            break
+        s = ratio
+    return max(least, ratio)
+
+
+def printed_bound_counterexample(distance=2.3, light=1e-3, heavy=1e5):
+    """Three points on a line for which the printed bound is below the sensitivity.
+
+    Two positive points, at 1 (weight 1) and at ``1 - distance`` (weight `light`), one negative at -1 (weight
+    `heavy`), price = 1/2, one cluster per class. As `light` goes to 0 and `heavy` to infinity the optimum is
+    ``w = 1, b = 0``, and it is where the light point matters most.
+
+    Returns
+    -------
+    X : float array, shape (3, 1)
+    y : float array, shape (3,)
+    sample_weight : float array, shape (3,)
+    price : float; of a unit of hinge loss
+    index : int, the light point
+    """
+    X = np.array([[1.0], [1.0 - distance], [-1.0]])
+    return X, np.array([1.0, 1.0, -1.0]), np.array([1.0, light, heavy]), 0.5, 1
 
 
 def overlapping_blobs(n, *, outliers=0.04, rng):

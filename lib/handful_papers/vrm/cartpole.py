@@ -1,8 +1,8 @@
 """CartPole and a small deep Q-network, compiled, so that hundreds of seeded runs fit into minutes."""
 
 import numpy as np
-from handful.sampling.newton import DONE, batch_gradient, newton_step
-from handful.sampling.replay import draw_transitions, set_priorities, set_priority
+from handful.sampling.newton import batch_gradient, newton_step
+from handful.sampling.tree import draw_leaves, set_leaves
 from numba import njit
 
 # Constants of gymnasium's CartPole-v1 (Barto, Sutton and Anderson 1983)
@@ -143,7 +143,7 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
     hidden, max_steps, b, rate, discount, sync, warm_up, last_exploration, exploration_steps = agent
     w, H, memory, settings = learner
     beta, gamma, scale = settings
-    slope, work = np.empty(w.size), np.empty((w.size, w.size + 4))
+    slope, one = np.empty(w.size), np.empty(1, np.int64)
     capacity = tree.shape[0] // 2
     S, S_next = np.empty((capacity, 4), np.float32), np.empty((capacity, 4), np.float32)
     actions, ends = np.empty(capacity, np.int64), np.empty(capacity, np.bool_)
@@ -169,13 +169,14 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
             slot = steps % capacity
             S[slot], S_next[slot] = now[0], state
             actions[slot], ends[slot] = action, fell
-            set_priority(tree, slot, greatest, alphas, epsilons)
+            one[0] = slot
+            set_leaves(tree, one, ((greatest + epsilons) ** alphas).reshape(1, -1))
             steps += 1
             if steps >= warm_up:
                 uniforms = np.empty((2, b))
                 for i in range(b):
                     uniforms[0, i], uniforms[1, i] = rng.random(), rng.random()
-                indices, r, rows = draw_transitions(uniforms, w, tree, min(steps, capacity))
+                indices, r, rows = draw_leaves(uniforms, w, tree, min(steps, capacity))
                 for i in range(b):
                     batch[i], batch_next[i] = S[indices[i]], S_next[indices[i]]
                 Q_next = forward(target, hidden, batch_next)[2]
@@ -192,9 +193,10 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
                     slopes[i, a] = -r[i] * min(max(errors[i], -1.0), 1.0) / b  # Huber's slope
                 updates += 1
                 adam(theta, gradient(theta, hidden, batch, slopes), first, second, updates, rate)
-                if learns and batch_gradient(rows, r, sizes, memory, scale, slope) == DONE:
-                    newton_step(w, H, slope, beta, gamma, work)
-                set_priorities(tree, indices, sizes, alphas, epsilons)
+                slope[:] = 0
+                if learns and batch_gradient(rows, r, sizes, memory, scale, slope):
+                    newton_step(w, H, slope, beta, gamma)
+                set_leaves(tree, indices, (sizes.reshape(-1, 1) + epsilons) ** alphas)
                 if updates % sync == 0:
                     target[:] = theta
             if fell or moves == max_steps - 1:

@@ -11,7 +11,6 @@ from handful.sampling import (
     FixedMixture,
     MixtureSampler,
     UniformSampler,
-    concentration,
     distance_components,
 )
 from sklearn.cluster import KMeans, kmeans_plusplus
@@ -19,6 +18,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful_papers.claims import Evidence, paired_differences
+from handful_papers.vrm.full_information import concentration
 
 METHODS = ("uniform", "vrb", "equal mixture", "vrm")
 

@@ -1,9 +1,9 @@
 """Protocol of VRM's prioritised-replay experiment (section 6.3, Figure 4): arms, seeds, summaries."""
 
 import numpy as np
-from handful.sampling.bandit import build_tree
 from handful.sampling.newton import NewtonLearner
 from handful.sampling.replay import GRID
+from handful.sampling.tree import build_tree
 
 from handful_papers.claims import Evidence
 from handful_papers.vrm.cartpole import n_parameters, train

@@ -4,16 +4,10 @@ import time
 
 import numpy as np
 import pandas as pd
-from handful.sampling import (
-    KDPP,
-    FixedMixture,
-    MixtureSampler,
-    SetMixture,
-    UniformSampler,
-    UniformSubsets,
-    group_components,
-    linear_sgd,
-)
+from handful.sampling import KDPP, FixedMixture, MixtureSampler, UniformSampler, group_components
+
+from handful_papers.vrm.sets import SetMixture, UniformSubsets
+from handful_papers.vrm.sgd import linear_sgd
 
 BLOB_PARTS = (*(f"blob {b}" for b in range(1, 7)), "uniform")  # from left to right
 KDPP_ARMS = ("uniform", "equal mixture", "vrm", "vrm, no truncation")

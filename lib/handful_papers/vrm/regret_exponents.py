@@ -1,11 +1,17 @@
 """Measured regret of VRM's learners against the exponents of Theorems 4 and 5."""
 
 import numpy as np
-from handful.sampling import FullInformation, MixtureSampler, concentration, group_components
-from handful.sampling.full_information import mixture_cost, mixture_cost_gradient, theory_settings
+from handful.sampling import MixtureSampler, group_components
 from scipy.optimize import minimize
 
 from handful_papers.claims import Evidence
+from handful_papers.vrm.full_information import (
+    FullInformation,
+    concentration,
+    mixture_cost,
+    mixture_cost_gradient,
+    theory_settings,
+)
 
 GROUP_SIZES = (15, 20, 25)
 ADVERSARIES = ("random", "adaptive")
