@@ -80,7 +80,7 @@ def plain_seeds(X, weights, n, random_state):
     random_state : int
     """
     random = np.random.RandomState(random_state)
-    approach = _approach(X)
+    approach, _ = _approach(X)
     chosen, closest = [int(random.choice(X.shape[0], p=weights / weights.sum()))], np.full(X.shape[0], np.inf)
     while True:
         approach(_row(X, chosen[-1]), closest)
@@ -98,7 +98,8 @@ def _row(X, i):
 
 
 def _approach(X):
-    # A function that lowers squared distances, shape (n,), to those from a point where these are smaller.
+    # A function that lowers squared distances, shape (n,), to those from a point where these are smaller; and by how
+    # much rounding may part equal ones.
     sq_norms = row_norms(X, squared=True)
     rounding = 4 * np.finfo(np.float64).eps
     X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
@@ -109,7 +110,7 @@ def _approach(X):
         found[found <= rounding * (sq_norms + length)] = 0.0
         np.minimum(sq_dist, found, out=sq_dist)
 
-    return approach
+    return approach, 2 * rounding * sq_norms.max()
 
 
 class KCenter(_Centers):
@@ -160,12 +161,12 @@ def farthest_first(X, n, *, rng, covered=()):
     X, center = centred(check_rows(X, accept_sparse="csr"))
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
-    sq_dist, approach = np.full(X.shape[0], np.inf), _approach(X)
+    sq_dist, (approach, slack) = np.full(X.shape[0], np.inf), _approach(X)
     for point in covered:
         approach(point - center, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
+    chosen = [int(np.argmax(sq_dist >= sq_dist.max() - slack)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
         approach(_row(X, chosen[-1]), sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
-        chosen.append(int(np.argmax(sq_dist)))
+        chosen.append(int(np.argmax(sq_dist >= max(sq_dist.max() - slack, 0.0))))
     return np.array(chosen)

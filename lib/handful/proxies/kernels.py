@@ -173,7 +173,8 @@ class RBF(Kernel):
             check_number("gamma", self.gamma, of=self, above=0)
 
     def _matrix(self, X, Y):
-        return rbf_kernel(X, Y, gamma=self.gamma)
+        center = Y.mean(axis=0, dtype=np.float64)  # far from the origin norms and products would cancel
+        return rbf_kernel(X - center, Y - center, gamma=self.gamma).astype(X.dtype, copy=False)
 
     def _diagonal(self, X):
         return np.ones(len(X), dtype=X.dtype)
