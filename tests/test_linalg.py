@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, LogisticSensitivity, SVMCoreset, linalg
 from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
+from handful.proxies import RBF
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
 
@@ -110,6 +111,12 @@ def test_the_bounds_of_an_svm_on_a_sparse_matrix_stay_as_they_are_far_from_the_o
         np.testing.assert_allclose(svm.coef_, best.coef_, atol=1e-5)
         bound = SVMCoreset(40, random_state=0).fit(far, SIGNS).lower_bound_
         assert 0.9 * best.objective_ <= bound <= best.objective_
+
+
+def test_an_rbf_kernel_stays_as_it_is_far_from_the_origin():
+    near = RBF(0.5)(GRID, GRID[:40])
+    for shift in (1e7, 1e8):
+        np.testing.assert_allclose(RBF(0.5)(GRID + shift, GRID[:40] + shift), near, atol=1e-12)
 
 
 def test_centred_moves_columns_to_their_mean_and_leaves_those_that_are_mostly_zero():

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
+from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, polynomial_kernel
 
 from handful.checks import check_integer, check_number, check_rows
 
@@ -174,7 +174,10 @@ class RBF(Kernel):
 
     def _matrix(self, X, Y):
         center = Y.mean(axis=0, dtype=np.float64)  # far from the origin norms and products would cancel
-        return rbf_kernel(X - center, Y - center, gamma=self.gamma).astype(X.dtype, copy=False)
+        left = X - center
+        K = euclidean_distances(left, left if Y is X else Y - center, squared=True).astype(X.dtype, copy=False)
+        K *= -(1 / X.shape[1] if self.gamma is None else self.gamma)
+        return np.exp(K, out=K)
 
     def _diagonal(self, X):
         return np.ones(len(X), dtype=X.dtype)
