@@ -5,7 +5,7 @@ import pytest
 from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, LogisticSensitivity, SVMCoreset, linalg
 from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
-from handful.sensitivity import MixtureSensitivity
+from handful.sensitivity import LewisCoreset, MixtureSensitivity
 from scipy import sparse
 
 
@@ -79,6 +79,7 @@ SELECTORS = {
     "mixture": lambda: MixtureSensitivity(40, random_state=0),
     "SVM": lambda: SVMCoreset(40, random_state=0),
     "logistic": lambda: LogisticSensitivity(40, random_state=0),
+    "Lewis": lambda: LewisCoreset(40, random_state=0),
 }
 
 

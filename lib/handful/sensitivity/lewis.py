@@ -7,7 +7,7 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import check_integer, check_number, check_rows, check_sample_weight
 from handful.coreset import Selector
-from handful.linalg import one_blas_thread
+from handful.linalg import centred, one_blas_thread
 from handful.sensitivity.draws import multinomial_draw
 from handful.svm.interior_point import gram, with_ones
 from handful.types import Seed, Table
@@ -92,6 +92,7 @@ class LewisCoreset(Selector):
         present = np.flatnonzero(sample_weight)
         u = sample_weight[present]
         with one_blas_thread():
-            w = lewis_weights(with_ones(X[present]), u, tol=1e-2)  # the estimate is unbiased whatever the tolerance
+            A = with_ones(centred(X[present], u)[0])  # has the same Lewis weights; far from the origin digits would go
+            w = lewis_weights(A, u, tol=1e-2)  # the estimate is unbiased whatever the tolerance
         indices, weights = multinomial_draw(0.5 * w / w.sum() + 0.5 * u / u.sum(), u, self.size, rng=rng)
         return present[indices], weights
