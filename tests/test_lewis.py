@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from handful.sensitivity import LewisCoreset, lewis_weights
+from handful.sensitivity import LewisCoreset
+from handful.sensitivity.lewis import lewis_weights
 from scipy import sparse
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from handful.checks import as_generator
-from handful.continual import Memory
+from handful.continual.memory import Memory
 from handful.coreset import choose
 from handful.torch_training import train_epochs
 from sklearn.base import clone
