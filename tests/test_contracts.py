@@ -31,7 +31,7 @@ from handful.active import KCenterQuery
 from handful.clustering import MiniBatchKMeans
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
-from handful.proxies import Nystrom, TreeLeaves
+from handful.proxies import RBF, Nystrom, TreeLeaves
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -347,7 +347,7 @@ def test_more_rows_than_there_are_cannot_be_chosen(cls):
 
 IN_MEMORY = {  # what is fitted to rows, or asked about them, and is not in `every`
     "MeasurementSelector": lambda X, y: MeasurementSelector(size=2).fit(X),
-    "Nystrom": lambda X, y: Nystrom(n_landmarks=5).fit(X),
+    "Nystrom": lambda X, y: Nystrom(RBF(), n_landmarks=5).fit(X),
     "TreeLeaves": lambda X, y: TreeLeaves().fit(X),
     "ReplayBuffer": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(X, y),
     "KCenterQuery": lambda X, y: KCenterQuery().query(3, features=X),
@@ -367,6 +367,6 @@ def test_dask_data_are_taken_by_block_or_refused_by_name(name, monkeypatch):
     monkeypatch.setattr(da.Array, "__array__", lambda self, *args, **kwargs: whole.append(1) or np.zeros(self.shape))
     ask = IN_MEMORY.get(name) or next(e for e in EVERY if type(e).__name__ == name)
     said = attempt(ask, *given)[1]
-    assert not said or said.startswith(f"{name} takes rows in memory, got dask data")
+    assert not said or (name in said and "dask data" in said)
     assert said or name not in IN_MEMORY
     assert not whole
