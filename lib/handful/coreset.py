@@ -58,7 +58,7 @@ class Coreset:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Rows of `X` and of each further array, and the weights.
 
         Parameters
@@ -248,7 +248,7 @@ class Selector(BaseEstimator):
         check_is_fitted(self, "indices_")
         return Coreset(self.indices_, self.weights_)
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``."""
         return self.coreset_.take(X, *arrays)
 

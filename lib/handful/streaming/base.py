@@ -116,7 +116,7 @@ class StreamMemory(BaseEstimator):
         vars(stream).update(state | ({} if selector is None else {"selector": selector}))
         return stream
 
-    def rows(self) -> Any:
+    def rows(self) -> tuple[Any, Any, np.ndarray]:
         """The coreset with its rows: ``(X, y, weights)``.
 
         Returns
@@ -148,7 +148,7 @@ class StreamMemory(BaseEstimator):
     def weights_(self) -> Any:
         return self._coreset_rows().weights
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows` needs no arrays.
 
         Raises
