@@ -96,13 +96,10 @@ REGRESSION = dict(loss=squares, train=QUICK)
     [
         (dict(module=net()), dict(module=net(1))),
         (dict(module=net()), dict(module=net(between=torch.nn.ReLU))),
-        (dict(module=lambda: net(0)), dict(module=lambda: net(1))),
         (dict(module=functools.partial(net, 0)), dict(module=functools.partial(net, 1))),
         (dict(REGRESSION, module=net()), dict(REGRESSION, module=net(), loss=absolute)),
         (dict(train=TrainConfig(n_steps=8, augment=noisy)), dict(train=TrainConfig(n_steps=8))),
-        (dict(train=TrainConfig(n_steps=8)), dict(train=TrainConfig(n_steps=9))),
         (dict(random_state=0), dict(random_state=1)),
-        (dict(curvature_batch_size=512), dict(curvature_batch_size=8)),
     ],
 )
 def test_another_problem_is_refused(data, tmp_path, first, second):

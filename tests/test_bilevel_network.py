@@ -171,15 +171,9 @@ def test_a_module_with_too_few_outputs_is_told_the_classes(data, rows):
         )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(ihvp="cg"), r"the scores of \d+ of 60 rows are not finite \(first: row \d+\).*scale the data"),
-        (dict(ihvp="cg", strategy=Forward(5)), r"the scores of \d+ of 60 rows are not finite"),
-        (dict(), r"Hessian that is finite and not zero, but a product with it has length nan|scores of \d+ of 60"),
-    ],
-)
-def test_scores_that_are_not_finite_are_told(data, options, message):
+@pytest.mark.parametrize("options", [dict(ihvp="cg"), {}], ids=str)
+def test_scores_that_are_not_finite_are_told(data, options):
+    message = r"the scores of \d+ of 60 rows are not finite|finite and not zero, but a product with it has length nan"
     X, y = data
 
     class Root(torch.nn.Linear):
@@ -252,24 +246,12 @@ WORDS, NUMBERS = np.array(["a", "b", "c"] * 20), np.linspace(0, 1, 60)
          r"loss fails on outputs of shape \(\d+, 3\) and targets of shape \(\d+, 3\), torch.int64: "),
         (dict(loss=lambda o, t: (o**2).mean()), None, {}, "loss must give one number a row"),
         (dict(loss=torch.nn.CrossEntropyLoss(reduction="none")), WORDS, {}, "takes numbers as y, got <U1: encode"),
-        ({}, -np.eye(3)[np.arange(60) % 3], {}, "soft targets must not be negative"),
         ({}, NUMBERS, {}, r"Unknown label type: continuous\. Without a loss, Network needs y to hold classes"),
         (dict(module=small_net().requires_grad_(False)), None, {}, "no parameter that asks for a gradient"),
-        (dict(module=3), None, {}, "module must be a torch module or a function"),
-        (dict(loss="cross_entropy"), None, {}, "loss must be a function"),
-        (dict(curvature="fisher"), None, {}, "curvature must be one of"),
-        (dict(batch_size=0), None, {}, "batch_size must be an integer of at least 1"),
-        (dict(train={"steps": 30}), None, {}, "train must be a TrainConfig or None"),
         (dict(train=TrainConfig(n_steps=0)), None, {}, "n_steps of TrainConfig must be an integer of at least 1"),
-        (dict(train=TrainConfig(learning_rate=float("nan"))), None, {}, "learning_rate of TrainConfig"),
-        (dict(train=TrainConfig(optimiser="lbfgs")), None, {}, "optimiser of TrainConfig must be one of"),
-        (dict(device="gpu"), None, {}, "device='gpu' is unknown to torch"),
         (dict(device="cuda"), None, {}, "torch finds no CUDA device here"),
         ({}, None, dict(problem=small_net()), r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$"),
         ({}, None, dict(rule="quadratic"), "rule='linear'"),
-        ({}, None, dict(strategy="exchange"), "strategy='forward'"),
-        ({}, None, dict(weighting="optimised"), "weighting='binary'"),
-        ({}, None, dict(ihvp="exact"), "take 'neumann' or 'cg'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_together_is_told(data, options, targets, fit, message, monkeypatch):
