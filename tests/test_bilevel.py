@@ -1,9 +1,5 @@
 """BilevelCoreset as its users meet it."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
@@ -63,34 +59,6 @@ def test_among_equal_rows_the_smallest_index_is_chosen():
             taken, row = set(chosen[:step].tolist()), chosen[step]
             copies = [i for i in range(row % 60, row, 60) if i not in taken]
             assert not copies, f"{row} was chosen before its copies {copies}"
-
-
-PRINT_CORESETS = """
-import numpy as np
-from handful import BilevelCoreset, Logistic
-rng = np.random.default_rng(0)
-X = rng.normal(size=(9000, 40)).astype(np.float32)
-y = np.sign(X[:, 0] + rng.normal(size=9000))
-for weighting in ("binary", "optimised"):
-    coreset = BilevelCoreset(Logistic(), size=60, weighting=weighting, random_state=0).fit(X, y)
-    print(coreset.indices_.tolist(), coreset.weights_.tobytes().hex())
-"""
-
-
-def test_the_number_of_threads_changes_nothing():
-    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", PRINT_CORESETS],
-            env=os.environ | dict.fromkeys(names, threads),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for threads in ("1", "2")
-    ]
-    assert outputs[0].count("\n") == 2
-    assert outputs[0] == outputs[1]
 
 
 # Weights -------------------------------------------------------------------------------------------------------------

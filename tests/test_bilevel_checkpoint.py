@@ -160,11 +160,3 @@ def test_a_killed_joint_goes_on_as_if_nothing_had_happened(data, tmp_path, train
         np.testing.assert_array_equal(again.indices_, whole.indices_)
         assert log == in_all[len(in_all) - len(log) :]
         assert len(log) < len(in_all) or kept != "both" or at == 2
-
-
-def test_a_joint_s_file_is_not_one_network_s(data, tmp_path):
-    a, b = (Network(net(i), train=QUICK, checkpoint=tmp_path / str(i)) for i in range(2))
-    BilevelCoreset(Joint(a, b), size=15, **OPTIONS).fit(*data)
-    for other in (a, Joint(a, b, alternate=True), Joint(a, b, trade_off=2.0), Joint(b, a)):
-        with pytest.raises(ValueError, match="other data, another start or another problem"):
-            BilevelCoreset(other, size=15, **OPTIONS).fit(*data)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from handful.bilevel import (  # noqa: E402
     TrainConfig,
 )
 from handful.models import Rows  # noqa: E402
-from handful.models.torch_model import NetworkModel  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -294,21 +292,6 @@ def test_what_needs_torch_says_so_without():
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
     wanted = ("Network needs", "a Problem with a loss in torch needs", "views of a torch network need")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
-
-
-def test_the_defaults_suit_a_network_and_grow_with_the_data(data):
-    X, y = data
-    rows = Rows(X.astype(np.float32), y, np.ones(len(X)), np.array([], int))
-    many = replace(rows, sample_weight=np.ones(5000))
-    problem = Network(small_net().float())
-    assert [problem.model(part, None).problem.training().n_steps for part in (rows, many)] == [200, 1000]
-    assert Network(small_net(), train=QUICK).model(rows, None).problem.training() == QUICK
-    assert problem.train is None
-    sizes, add = [], NetworkModel.add
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NetworkModel, "add", lambda self, new: (sizes.append(len(new)), add(self, new))[1])
-        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, random_state=0).fit(X, y)
-    assert sizes[1:] == [3] * 6 + [2]  # ten at random, then a tenth of the coreset a round
 
 
 class Poisson(Problem):

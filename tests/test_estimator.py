@@ -116,13 +116,6 @@ def test_validation_data_reach_the_estimator_whole(groups):
         assert got["eval_set"] is held_out
         np.testing.assert_array_equal(got["X_val"], X[::-1])
         np.testing.assert_array_equal(got["groups"], X[model.selector_.indices_, 0])
-        listed = Groups().set_fit_request(groups=True, note=True)
-        rows = [tuple(row) for row in X.tolist()]
-        got = (
-            CoresetEstimator(KCenter(7, random_state=0), listed).fit(rows, y, groups=groups, note="all").estimator_.got_
-        )
-        np.testing.assert_array_equal(got[1], X[model.selector_.indices_, 0])
-        assert got[2] == "all"
         alone = CoresetEstimator(KCenter(1, random_state=0), inner).fit(X[:1], y[:1], eval_set=held_out[:1])
         assert alone.estimator_.got_["eval_set"][0] is held_out[0]  # one set, one row: still not its rows
 
