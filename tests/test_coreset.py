@@ -174,8 +174,7 @@ def test_regressors_clusterers_transformers_and_sparse_data():
 
 
 @pytest.mark.parametrize(
-    ("estimator", "way_out"),
-    [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")],
+    ("estimator", "way_out"), [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")]
 )
 def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out):
     X, y = spam()

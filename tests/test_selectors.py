@@ -8,15 +8,7 @@ from pathlib import Path
 import handful
 import numpy as np
 import pytest
-from handful import (
-    BilevelCoreset,
-    CoresetEstimator,
-    KCenter,
-    LeastSquares,
-    MatchedCoreset,
-    Selector,
-    UniformCoreset,
-)
+from handful import BilevelCoreset, CoresetEstimator, KCenter, LeastSquares, MatchedCoreset, Selector, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, ProxyCoreset
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 from handful_papers.bico import continual, continual_stream
-from handful_papers.bico.continual_data import (
-    images,
-    permuted_tasks,
-    split_tasks,
-    stream_of,
-)
+from handful_papers.bico.continual_data import images, permuted_tasks, split_tasks, stream_of
 from handful_papers.bico.fig13_merge_reduce import algorithm_3
 from handful_papers.bico.stacked import StackedMLP
 from sklearn.base import clone

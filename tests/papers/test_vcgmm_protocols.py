@@ -3,21 +3,11 @@ import pandas as pd
 import pytest
 from handful.clustering import quantization_error
 from handful_papers.vcgmm import arms as protocol
-from handful_papers.vcgmm.arms import (
-    Setting,
-    fit,
-    paper_settings,
-)
+from handful_papers.vcgmm.arms import Setting, fit, paper_settings
 from handful_papers.vcgmm.data import cut_patches
 from handful_papers.vcgmm.lloyd import bound, lloyd
 from handful_papers.vcgmm.scaling import draw_coreset, measure
-from handful_papers.vcgmm.tables import (
-    cost_to_reach,
-    nearest_to_target,
-    relative_errors,
-    same_error_ratios,
-    summarise,
-)
+from handful_papers.vcgmm.tables import cost_to_reach, nearest_to_target, relative_errors, same_error_ratios, summarise
 
 
 @pytest.fixture(scope="module")
