@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset  # noqa: E402 (needs torch)
-from handful.bilevel import Forward, Joint, Network, NeumannSeries, TrainConfig  # noqa: E402
+from handful.bilevel import Forward, Network, NeumannSeries, TrainConfig  # noqa: E402
 
 QUICK = TrainConfig(n_steps=8, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 OPTIONS = dict(strategy=Forward(6, n_start=9), rule="linear", ihvp=NeumannSeries(3), random_state=0)
@@ -133,30 +133,3 @@ def test_a_file_that_is_no_checkpoint_is_told(data, tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"choice\.npz is no checkpoint of a selection: remove it"):
         BilevelCoreset(Network(net(), train=QUICK, checkpoint=path), size=15, **OPTIONS).fit(*data)
-
-
-@pytest.mark.parametrize(("alternate", "kept"), [(True, "both"), (False, "both"), (False, "second")])
-def test_a_killed_joint_goes_on_as_if_nothing_had_happened(data, tmp_path, trainings, alternate, kept):
-    log, watch = trainings
-
-    def problem(folder=None):
-        paths = [folder and folder / name for name in ("first", "second")]
-        paths = [path if kept in ("both", name) else None for path, name in zip(paths, ("first", "second"))]
-        a, b = (Network(net(i), train=QUICK, random_state=i, checkpoint=path) for i, path in enumerate(paths))
-        return Joint(a, b, alternate=alternate)
-
-    whole = BilevelCoreset(problem(), size=27, **OPTIONS).fit(*data)
-    in_all = list(log)
-    for at in (2, len(in_all)):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        log.clear()
-        watch.fail_at = at
-        with pytest.raises(RuntimeError, match="power cut"):
-            BilevelCoreset(problem(folder), size=27, **OPTIONS).fit(*data)
-        log.clear()
-        watch.fail_at = None
-        again = BilevelCoreset(problem(folder), size=27, **OPTIONS).fit(*data)
-        np.testing.assert_array_equal(again.indices_, whole.indices_)
-        assert log == in_all[len(in_all) - len(log) :]
-        assert len(log) < len(in_all) or kept != "both" or at == 2

@@ -352,8 +352,6 @@ def checkout(tmp_path):
     return folder, python
 
 
-OLD = 'case "$2" in *platform*) echo 3.9.2;; *) exit 1;; esac'
-NO_VENV = 'case "$2" in *platform*) echo 3.12.3;; *ensurepip*) exit 1;; esac'
 # Makes a .venv whose pip fails the first time.
 NO_NETWORK = """case "$2" in *platform*) echo 3.12.3;; venv)
 mkdir -p .venv/bin; cat > .venv/bin/python <<'EOF'
@@ -362,17 +360,6 @@ mkdir -p .venv/bin; cat > .venv/bin/python <<'EOF'
 [ -e .venv/second ] || { touch .venv/second; exit 1; }
 EOF
 chmod +x .venv/bin/python;; esac"""
-
-
-@pytest.mark.parametrize(
-    ("script", "words"), [(OLD, r"\(3\.9\.2\)"), (NO_VENV, "sudo apt install false python3-venv")], ids=["old", "venv"]
-)
-def test_a_python_that_will_not_do_is_told(checkout, script, words):
-    folder, python = checkout
-    result = make(folder, ".venv/.handful", python(script))
-    assert result.returncode != 0
-    assert re.search(words, result.stderr)
-    assert not (folder / ".venv").exists()
 
 
 def test_a_set_up_that_failed_is_taken_up_again(checkout):

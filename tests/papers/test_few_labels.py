@@ -7,7 +7,7 @@ import pytest
 import torch
 from handful_papers.bico import active, active_data
 from handful_papers.bico.classifiers import network
-from handful_papers.bico.few_labels import MixMatch, SupervisedNetwork, mix_up, mixing_shares, sharpen
+from handful_papers.bico.few_labels import MixMatch, SupervisedNetwork, mix_up, sharpen
 
 
 @pytest.fixture
@@ -33,14 +33,6 @@ def test_sharpening_is_the_power_and_keeps_order(generator):
         squares = [float(p) ** 2 for p in P[i]]
         np.testing.assert_allclose(row.numpy(), np.array(squares) / sum(squares), rtol=1e-5)
     np.testing.assert_allclose(sharpen(P, 1.0).numpy(), P.numpy(), rtol=1e-6)
-
-
-def test_mixing_shares_are_those_of_the_beta_distribution_from_one_half_up(generator):
-    shares = mixing_shares(20000, 0.75, generator).numpy()
-    assert 0.5 <= shares.min() <= shares.max() <= 1.0
-    s = np.random.default_rng(1).beta(0.75, 0.75, size=200000)
-    expected = np.maximum(s, 1 - s)
-    assert abs(shares.mean() - expected.mean()) < 4 * expected.std() / np.sqrt(20000)
 
 
 def test_mixed_rows_lie_between_two_rows_nearer_to_their_own(generator):
@@ -110,19 +102,6 @@ def test_every_method_runs_the_whole_protocol(method, tones):
     assert not set(chosen) & set(active.first_labels(tones.y, 12, seed=0).tolist())
     assert all(0 <= r["mistakes"] <= 4 and 1 <= r["classes"] <= 4 for r in rows[:-1])
     json.dumps(rows)
-
-
-def test_augmentations_are_different_ones_drawn_anew_for_each_seed_and_number_of_labels(tones):
-    rows, k = np.arange(3, 30), tones.copies.shape[1]
-    first = active.augmented(tones, rows, 2, seed=0, n_labelled=10)
-    assert all(
-        len({a.tobytes(), b.tobytes()} & {c.tobytes() for c in tones.copies[r]}) == 2 for r, a, b in zip(rows, *first)
-    )
-    for other in (dict(seed=1, n_labelled=10), dict(seed=0, n_labelled=20)):
-        assert not np.array_equal(first, active.augmented(tones, rows, 2, **other))
-    np.testing.assert_array_equal(first, active.augmented(tones, rows, 2, seed=0, n_labelled=10))
-    with pytest.raises(ValueError, match="larger sample"):
-        active.augmented(tones, rows, k + 1, seed=0, n_labelled=10)
 
 
 def test_first_labels_hold_every_class():
