@@ -80,3 +80,18 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
         assert "git clone the project" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["data", "--only", "fig06"])
+
+
+def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):
+    """As after a bare `pip install handful`; what a module on demand lacks is told, not looked for for ever."""
+    (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError(\"No module named 'pandas'\")")
+    script = "import handful, handful.cli\nhandful.data.load('wine')\nhandful.cli.main(['data'])\nhandful.data.status()"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": _path(tmp_path)}
+    )
+    assert "wine " in run.stdout
+    assert run.stderr.strip().endswith("No module named 'pandas'")
+
+
+def _path(first):
+    return os.pathsep.join([str(first), os.environ.get("PYTHONPATH", "")])

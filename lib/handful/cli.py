@@ -113,9 +113,10 @@ def _warmup(args):
 
 
 def _data_list(args):
-    from handful import data
+    from handful.data.loaders import states
 
-    print(data.status()[["where", "shape", "licence"]].reset_index().to_string(index=False, justify="left"))
+    for name, state in states().items():
+        print(f"{name:<24} {state['where']:<16} {state['shape']:<26} {state['licence']}")
     print("\n`handful data fetch NAME` downloads a data set and checks it.")
     return 0
 
