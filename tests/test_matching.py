@@ -456,6 +456,10 @@ def test_what_cannot_be_matched_is_refused_by_name():
 
     with pytest.raises(ValueError, match="one or two rows each"):
         MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(np.arange(300.0)[:, None], eta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.matching.selector.PER_BLOCK", 100)
+        with pytest.raises(ValueError, match="y must be given for Logistic"):
+            MatchedCoreset().fit(Blocks(X, rows=100))
     matched = MatchedCoreset(at="path").fit(X, y + (rng.random(300) < 0.3))
     with pytest.raises(ValueError, match="9 coefficients"):
         matched.check(np.zeros((200, 7)), X, y)

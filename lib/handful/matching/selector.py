@@ -74,7 +74,7 @@ class MatchedCoreset(Selector):
     Attributes
     ----------
     indices_ : int array, shape (m,), ascending
-    weights_ : float array, shape (m,); they add up to n, and are uneven
+    weights_ : float array, shape (m,); they add up to n (nearly, by pursuit), and are uneven
     residual_ : largest error of a matched sum, relative, about 1e-13; more where `size` is too small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
         matched; NaN where too few of them count, and for other `at`
