@@ -226,6 +226,9 @@ def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
     few = MatchedCoreset(problem, at=theta, size=11).fit(X, y)
     assert len(few.indices_) <= 11
     assert 1e-9 < few.residual_ < 0.1
+    again = MatchedCoreset(problem, at=np.repeat(theta[:7], 4, axis=0), size=9).fit(X, y)  # 8 sums, told four times
+    assert len(again.indices_) <= 8
+    assert again.residual_ < 1e-11
 
 
 def test_fewer_rows_than_terms_are_nearer_by_pursuit_than_exact_at_fewer_draws():

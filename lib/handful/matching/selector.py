@@ -254,7 +254,8 @@ class MatchedCoreset(Selector):
         for l2 in self._penalties():
             found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
         self.parameters_ = np.array(found)
-        return self._match(rows, partial(equations.gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
+        sums = partial(equations.gradients_at, theta=self.parameters_)
+        return self._match(rows, sums, 1 + self.parameters_.size, exactly=True)
 
     def _posterior(self, rows, rng):
         n = np.count_nonzero(rows.weights)
@@ -296,21 +297,21 @@ class MatchedCoreset(Selector):
             warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
         return found
 
-    def _match(self, rows, sums, n_equations):
+    def _match(self, rows, sums, n_equations, exactly=False):
         size, needed, self.n_equations_ = self.size or n_equations, n_equations, n_equations
-        if size < n_equations <= PURSUED and not np.array_equal(self.at, "path"):
-            places, few, _ = rows.match(sums, CANDIDATES)
-            chosen, weights, self.residual_ = pursue(sums(few.model, few.X, few.y), few.weights, size)
-            return places[chosen], weights
         if n_equations <= 4 * size:  # their rank may be lower
             places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
             needed = len(places)
-        if needed > size:
+        if needed <= size:
+            return places, few.weights
+        if exactly or n_equations > PURSUED:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got size={size}: take more "
                 "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most of so few."
             )
-        return places, few.weights
+        places, few, _ = rows.match(sums, CANDIDATES)
+        chosen, weights, self.residual_ = pursue(sums(few.model, few.X, few.y), few.weights, size)
+        return places[chosen], weights
 
 
 def _sides(block):
