@@ -119,7 +119,7 @@ def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinc
         assert penalised(mixture, theta + 1e-3 * rng.normal(size=len(theta)), X, uniform(n)) > value
 
 
-@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"rule": "linear", "weighting": "optimised"}])
+@pytest.mark.parametrize("options", [{}, {"rule": "linear", "weighting": "optimised"}])
 def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
     X = blobs(np.random.default_rng(4), 400, k=4)
     mixture = GaussianMixture(4, n_init=5)
@@ -130,5 +130,5 @@ def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
         return mixture.losses(mixture.solve(X[fit.indices_], None, share), X).mean() - full
 
     ours = [excess(BilevelCoreset(mixture, size=30, random_state=s, **options).fit(X)) for s in range(2)]
-    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(10)]
+    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(5)]
     assert np.mean(ours) < 0.5 * np.mean(random)

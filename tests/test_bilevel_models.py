@@ -178,8 +178,9 @@ def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-5), (np.float32, 1e-4)])
+@pytest.mark.parametrize(
+    ("layout", "dtype", "tol"), [("c", np.float64, 1e-5), ("csr", np.float64, 1e-5), ("fortran", np.float32, 1e-4)]
+)
 @pytest.mark.parametrize("span", [False, True], ids=["", "span"])
 def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(problem, layout, dtype, tol, span, monkeypatch):
     X, y, rng = data_of(problem, n=40 if span else 60, d=12 if span else 4)
