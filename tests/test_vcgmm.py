@@ -1,20 +1,19 @@
 """VCGMM against the textbook's loops, weighted EM of a mixture, and what must hold whatever the data."""
 
 import warnings
+from dataclasses import replace
 
 import numba
 import numpy as np
 import pytest
-from handful.clustering import AFKMC2, PRINTED, VCGMM, TruncatedEM, quantization_error
-from handful.clustering.moves import choose_moves, removal_losses, split_gains, split_gains_of_few
-from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
-from handful.clustering.vcgmm_kernels import Threads, group_by_cluster, responsibilities, responsibilities_of_few
+from handful.clustering import VCGMM, quantization_error
+from handful.clustering.moves import choose_moves, removal_losses, split_gains
+from handful.clustering.variational import PAPER, TruncatedEM, VariationalEM, random_neighbours, random_sets
+from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 FULL = dict(compute_labels=False, tol=0.0)
@@ -81,7 +80,7 @@ def test_iterations_are_those_of_the_textbook(rng, n_warmup):
     C, width = 15, 4
     centers, variance = X[:C].copy(), 0.0
     G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
-    algorithm = TruncatedEM(**PRINTED, n_warmup=n_warmup)
+    algorithm = replace(PAPER, n_warmup=n_warmup)
     model = VCGMM(C, n_neighbors=width, init=centers, algorithm=algorithm, tol=0.0, max_iter=4, compute_labels=False)
     state = []
 
@@ -206,7 +205,7 @@ def test_rows_of_weight_zero_count_as_absent(rng):
     np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
 
 
-@pytest.mark.parametrize("factor", [1e-150, 1e-3, 4.0, 1e6])
+@pytest.mark.parametrize("factor", [1e-3, 4.0, 1e6])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
 def test_result_follows_shift_and_scale(rng, factor, shift):
     X = blobs(rng)
@@ -281,8 +280,8 @@ def test_stretches_cover_every_point_once():
 
 def test_clusters_are_found(rng):
     X = blobs(rng, n=3000, k=15)
-    for options in ({}, {"coreset_size": 800}, {"init": AFKMC2(20), "n_clusters": 25}):
-        model = VCGMM(**{"n_clusters": 15, "random_state": 0, **options}).fit(X)
+    for options in ({}, {"coreset_size": 800}, {"init": "afkmc2", "n_clusters": 25}):
+        model = quietly(VCGMM(**{"n_clusters": 15, "random_state": 0, **options}), X)
         within = quantization_error(X, model.cluster_centers_) / X.size
         assert within < 1.3, options  # the noise has a variance of 1, the data one of 17
 
@@ -495,9 +494,6 @@ ODD = {
     "constant": lambda X: np.ones_like(X),
     "three distinct rows": lambda X: X[np.arange(len(X)) % 3],
     "one huge outlier": lambda X: np.where(np.arange(len(X))[:, None] == 3, 1e30, X),
-    "denormal": lambda X: X * 1e-310,
-    "tiny": lambda X: X * 1e-200,
-    "tiny float32": lambda X: (X * 1e-40).astype(np.float32),
     "large float32": lambda X: (X * 1e8).astype(np.float32),
     "far from the origin": lambda X: (X + 1e5).astype(np.float32),
     "uneven columns": lambda X: X * 10.0 ** np.arange(-6, 6, 2),
@@ -527,52 +523,24 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
     ("options", "names"),
     [
         (dict(n_clusters=21), "n_clusters must be at most the number of rows, got 21 for 20"),
-        (dict(n_clusters=0), "n_clusters must be an integer of at least 1, got n_clusters=0"),
+        (dict(n_clusters=0), "n_clusters of VCGMM must be an integer of at least 1, got n_clusters=0"),
         (dict(n_clusters=2.0), r"n_clusters .* got n_clusters=2\.0"),
         (dict(n_neighbors=0), "n_neighbors"),
-        (dict(algorithm=TruncatedEM(n_random=-1)), "n_random"),
-        (dict(init=AFKMC2(0)), "chain_length"),
         (dict(max_iter=True), "max_iter"),
-        (dict(coreset_size=0), "coreset_size must be an integer of at least 1"),
+        (dict(coreset_size=0), "coreset_size of VCGMM must be an integer of at least 1"),
         (dict(coreset_size=2), "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each"),
         (dict(tol=-1.0), "tol"),
         (dict(tol=np.nan), "tol"),
-        (dict(init="best"), "init must be one of"),
+        (dict(init="best"), "init of VCGMM must be one of"),
         (dict(init=np.ones((2, 2))), r"init must have shape \(3, 4\)"),
-        (dict(algorithm=TruncatedEM(start="here")), "start must be one of"),
-        (dict(algorithm=TruncatedEM(moves="all")), "moves must be one of"),
-        (dict(algorithm=TruncatedEM(grow=2)), "grow must be one of"),
-        (dict(algorithm=TruncatedEM(n_warmup=-1)), "n_warmup must be"),
         (dict(assignment="half"), "assignment"),
         (dict(covariance="full"), "covariance"),
-        (dict(algorithm=TruncatedEM(stopping="never")), "stopping must be one of"),
-        (dict(algorithm="slow"), r"algorithm must be one of \('fast', 'paper'\) or a TruncatedEM"),
-        (dict(algorithm=AFKMC2()), "algorithm must be one of"),
+        (dict(algorithm="slow"), "algorithm of VCGMM must be one of"),
     ],
 )
 def test_bad_options_are_named(rng, options, names):
     with pytest.raises(ValueError, match=names):
         VCGMM(**{"n_clusters": 3, **options}).fit(rng.normal(size=(20, 4)))
-
-
-def test_a_grid_search_reaches_the_options_of_the_algorithm_and_of_the_seeding(rng):
-    X = blobs(rng, n=200, k=6)
-    grid = {"algorithm__moves": [None, "split"], "init__chain_length": [1, 5]}
-    search = GridSearchCV(VCGMM(6, init=AFKMC2(), algorithm=TruncatedEM(), random_state=0), grid, cv=2)
-    best = quietly(search, X).best_estimator_
-    alone = clone(best).set_params(**search.best_params_)
-    assert alone.algorithm is not best.algorithm
-    np.testing.assert_array_equal(quietly(alone, X).cluster_centers_, best.cluster_centers_)
-
-
-def test_names_stand_for_objects(rng):
-    X = blobs(rng, n=300, k=6)
-    printed = TruncatedEM(start="random", moves=None, grow=False, stopping="relative")
-    pairs = [(dict(), dict(algorithm=TruncatedEM())), (dict(algorithm="paper"), dict(algorithm=printed))]
-    pairs += [(dict(init="afkmc2"), dict(init=AFKMC2(chain_length=2)))]
-    for by_name, by_object in pairs:
-        fits = [quietly(VCGMM(20, random_state=0, **options), X) for options in (by_name, by_object)]
-        assert fits[0].lower_bounds_ == fits[1].lower_bounds_
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
@@ -652,53 +620,6 @@ def test_the_criterion_finds_the_number_of_clusters(rng):
     X = blobs(rng, n=2000, d=4, k=5) + 0.0
     criteria = {k: quietly(VCGMM(k, random_state=0), X).bic(X) for k in (2, 3, 5, 9)}
     assert min(criteria, key=criteria.get) == 5
-
-
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gains_of_few_clusters_are_those_of_the_kernel(hard, dtype):
-    rng = np.random.default_rng(0)
-    C, n = 12, 700
-    Y = rng.normal(size=(n, 16)).astype(dtype)
-    Y[:40] = Y[0]  # a cluster of equal rows cannot be cut
-    centers = np.concatenate([Y[:1], Y[50 : 50 + C - 1]])
-    sq_dist = ((Y[:, None].astype(float) - centers) ** 2).sum(axis=2)
-    K = np.argsort(sq_dist, axis=1)[:, :3].astype(np.int32)
-    K[:40] = 0
-    best = np.take_along_axis(sq_dist, K.astype(int), axis=1).astype(dtype)
-    share = np.exp(best[:, :1].astype(float) - best) if not hard else np.tile([1.0, 0.0, 0.0], (n, 1))
-    share /= share.sum(axis=1, keepdims=True)
-    entries, edges = group_by_cluster(K, share, C, False)
-    weights, slope, uniforms = rng.random(n) + 0.1, np.full(C, 0.7, dtype), rng.random((C, 2))
-    arrays = Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, 0.3
-    found = []
-    for few in (True, False):
-        gain, halves = np.zeros(C), np.zeros((2 * C, 16), dtype)
-        if few:
-            split_gains_of_few(*arrays, gain, halves)
-        else:
-            split_gains(0, C, *arrays, gain, halves, np.zeros(32))
-        found.append((gain, halves))
-    tolerance = 1e-10 if dtype == np.float64 else 1e-4
-    used = found[1][0] != 0
-    assert used.sum() > C / 2
-    np.testing.assert_array_equal(found[0][0] != 0, used)
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(found[0][1][used.repeat(2)], found[1][1][used.repeat(2)], rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_responsibilities_of_few_points_are_those_of_the_kernel(hard, dtype):
-    rng = np.random.default_rng(0)
-    K, best = rng.integers(9, size=(500, 4), dtype=np.int32), (60 * rng.random((500, 4))).astype(dtype)
-    arrays = rng.random(9).astype(dtype), rng.random(9).astype(dtype) + dtype(0.1), K, best, hard, 15.0
-    found = [(np.empty((500, 4)), np.empty(500)) for _ in range(2)]
-    responsibilities_of_few(*arrays, *found[0])
-    responsibilities(0, 500, *arrays, *found[1])
-    assert hard or (found[1][0] == 0).any()
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-13)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-13, atol=1e-13)
 
 
 def test_log_densities_of_tight_clusters_far_apart_add_up_to_the_bound():

@@ -15,6 +15,42 @@ ATTEMPTS = 3  # tries in a round, each with a quarter of the moves of the one be
 N_SHARED = 2  # iterations after which the isotropic model gets a variance per cluster, as in the authors' code
 
 
+@dataclass(frozen=True)
+class TruncatedEM:
+    """How the bound is ascended. The defaults are ours; `PAPER` is Algorithm 1 as printed.
+
+    Attributes
+    ----------
+    start : "random" lets each point begin at random clusters, as the paper does: the first variance is then large,
+        which acts as a kind of annealing and loses good seeds; "nearest" lets it begin at its nearest seed; "auto" is
+        "random" for init="afkmc2" and "nearest" for all others
+    moves : how a fit leaves a local optimum. "split" waits until the bound has settled. Then it takes clusters whose
+        loss would lower the bound least, and moves them to where cutting another cluster in two raises it most, as long
+        as the bound rises on balance. "empty" moves clusters that have lost all points to where the fit is worst. None
+        moves nothing, as in the paper. In a `partial_fit`, "split" does what "empty" does: rows of earlier calls cannot
+        be cut.
+    grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four times as many, until
+        all rows (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
+    stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of X; "relative": the
+        share of the bound, as in the paper
+    n_random : int, random clusters that join each search; the paper adds one where G is 3
+    n_warmup : int, E-steps that improve the search sets and neighbourhoods before the first M-step; the first variance
+        follows from the last of them (supplement F of the paper: 4 on its RNA data, 5 on Tiny Images, else none)
+    chain_length : int, m, candidates for each seed by AFK-MC2: more follow k-means++ more closely and take longer
+    """
+
+    start: str = "auto"
+    moves: str | None = "split"
+    grow: bool = True
+    stopping: str = "per point"
+    n_random: int = 0
+    n_warmup: int = 0
+    chain_length: int = 2
+
+
+PAPER = TruncatedEM("random", None, False, "relative")
+
+
 @dataclass
 class Mixture:
     """Isotropic Gaussian mixture in the coordinates in which it is fitted; rows padded with zeros.
@@ -105,15 +141,9 @@ def random_neighbours(n_clusters, width, rng):
     return neighbours
 
 
-def random_sets(n, n_clusters, width, rng, *, first=None):
-    """The first K(n): `width` random clusters for each point; its cluster in `first`, if given, replaces the first.
-
-    A cluster may come twice in K(n): `e_step` looks at each cluster of a search set once.
-    """
-    sets = rng.integers(n_clusters, size=(n, width), dtype=np.int32)
-    if first is not None:
-        sets[:, 0] = first
-    return sets
+def random_sets(n, n_clusters, width, rng):
+    """The first K(n): `width` random clusters for each point. One may come twice: a search looks at each once."""
+    return rng.integers(n_clusters, size=(n, width), dtype=np.int32)
 
 
 class VariationalEM:
@@ -125,7 +155,7 @@ class VariationalEM:
     weights : float64 array, shape (n,), positive
     n_features : int, D, columns of Y that are not padding
     K : int32 array, shape (n, C')
-    n_random : int, random clusters in a search set
+    n_random : int, random clusters that join each search set
     shared : bool, one variance and equal priors, as in the paper
     key : int, for the random clusters
     threads : kernels.Threads
@@ -150,40 +180,34 @@ class VariationalEM:
         self.found = self.found_value = None
         self.hard, self.n_steps = hard, n_steps
 
-    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative_to=None, moves="empty", trace=None, progress=None):
+    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative=False, moves="empty", progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
-        n_warmup : int, E-steps that come first where the variance is 0: they improve K(n) and the neighbourhoods alone
-        tol : float; the least change of the bound per point and dimension or, with `relative_to`, relative to the bound
+        tol : float, the least change of the bound per point and dimension or, with `relative`, relative to the bound
         max_iter : int, M-steps at most
-        relative_to : float or None, the value of the bound that is zero in the units of the data
-        moves : "empty" moves clusters without weight to the worst-fitted points; "split", once the bound has settled,
-            also clusters that raise the bound less than cutting another one in two would; None moves nothing
-        trace : Trace to go on with, or None
+        n_warmup, moves : as in `TruncatedEM`
         progress : called after every E-step, or None
 
         Returns
         -------
         Trace; its last bound belongs to the mixture as it is at the end
         """
-        trace = trace or Trace()
-        trace.converged = False
-        previous, rounds = None, MAX_ROUNDS if moves == "split" else 0
+        trace, previous, rounds = Trace(), None, MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
         for _ in range(n_warmup if not mixture.variance[0] > 0 else 0):
-            self._e_step(mixture, trace)
+            self.e_step(mixture, trace)
             self._update_neighbours(mixture)
             mixture.variance[:] = 0.0
         for n_iter in range(max_iter + 1):
-            bound = self._e_step(mixture, trace)
+            bound = self.e_step(mixture, trace)
             trace.bounds.append(bound)
             if progress:
-                progress(bound)
+                progress()
             if previous is not None:
-                unit = per_point if relative_to is None else abs(previous - relative_to)
+                unit = abs(previous) if relative else per_point
                 trace.converged = abs(bound - previous) <= tol * unit
                 if rounds and (trace.converged or abs(bound - previous) <= SETTLED * per_point):
                     bound, n_moves = self._split(mixture, trace, bound)
@@ -215,10 +239,7 @@ class VariationalEM:
         price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
         arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
         arrays += uniforms, self.hard, price, gain, halves
-        if n_clusters <= moving.FEW_CLUSTERS and len(entries) <= moving.FEW_ENTRIES:
-            moving.split_gains_of_few(*arrays)
-        else:
-            self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
+        self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
         firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
@@ -236,7 +257,7 @@ class VariationalEM:
                 rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
                 self._introduce(mixture.neighbours, c, s)
-            moved = self._e_step(mixture, trace)
+            moved = self.e_step(mixture, trace)
             if moved > bound:
                 return moved, len(pairs)
             mixture.restore(before)
@@ -244,9 +265,9 @@ class VariationalEM:
             pairs = pairs[: len(pairs) // 4]  # the pairs of largest gain
             if not len(pairs):
                 break
-        return self._e_step(mixture, trace), 0
+        return self.e_step(mixture, trace), 0
 
-    def _e_step(self, mixture, trace):
+    def e_step(self, mixture, trace):
         n, n_kept = self.K.shape
         n_clusters, width = mixture.neighbours.shape
         if self.found is None:
@@ -272,10 +293,7 @@ class VariationalEM:
             offset, slope, constant = self._values(mixture)
         negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
         arrays = offset, slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
-        if n <= kernels.FEW_POINTS:
-            kernels.responsibilities_of_few(*arrays)
-        else:
-            self.threads.run(kernels.responsibilities, n, *arrays)
+        self.threads.run(kernels.responsibilities, n, *arrays)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)

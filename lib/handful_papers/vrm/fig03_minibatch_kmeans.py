@@ -91,7 +91,7 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
         begin = time.process_time()
         for _ in range(stop - done):
             indices, weights = sampler.sample()
-            sampler.update(kmeans_step(X, indices, weights, centres, counts))
+            sampler.update(kmeans_step(X[indices], weights, centres, counts))
         seconds += time.process_time() - begin
         done = stop
         rows.append(dict(step=stop, seconds=seconds, error=loss(X_test, centres) / reference - 1))
