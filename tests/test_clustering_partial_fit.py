@@ -78,7 +78,7 @@ def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng, covariance):
     st.integers(0, 2**32 - 1),
     st.sampled_from([np.float32, np.float64]),
     st.sampled_from(["shared", "isotropic"]),
-    st.sampled_from([None, "empty", "split"]),
+    st.sampled_from([None, "split"]),
     st.sampled_from(["soft", "hard", "hardened"]),
 )
 def test_the_bound_of_all_rows_never_decreases(seed, dtype, covariance, moves, assignment):

@@ -152,7 +152,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
     st.sampled_from(["shared", "isotropic"]),
     st.sampled_from(["afkmc2", "greedy", "k-means++"]),
     st.sampled_from([0, 2]),
-    st.sampled_from([None, "empty", "split"]),
+    st.sampled_from([None, "split"]),
     st.sampled_from(["soft", "hard", "hardened"]),
 )
 def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves, assignment):
@@ -188,9 +188,7 @@ def test_weight_two_is_the_row_twice(rng):
     u = np.ones(300)
     u[:90] = 2
     start = X[rng.permutation(300)[:12]]
-    options = dict(
-        init=start, n_neighbors=12, max_iter=200, algorithm=TruncatedEM(moves="empty", grow=False), random_state=0
-    )
+    options = dict(init=start, n_neighbors=12, max_iter=200, algorithm=STILL, random_state=0)
     a = VCGMM(12, **options).fit(X, sample_weight=u)
     b = VCGMM(12, **options).fit(np.r_[X, X[:90]])
     np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-8)
@@ -228,7 +226,7 @@ def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
     assert not small[:-1].any()
 
 
-@pytest.mark.parametrize(("moves", "rtol"), [("empty", 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
+@pytest.mark.parametrize(("moves", "rtol"), [(None, 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
 def test_float32_is_as_good_as_float64(rng, moves, rtol):
     X = blobs(rng, n=4000, d=20, k=60)
     model = VCGMM(40, init=X[:40], n_neighbors=8, algorithm=TruncatedEM(moves=moves, grow=False), random_state=1)
@@ -391,7 +389,7 @@ def test_split_moves_leave_a_bad_optimum(rng):
     X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
     options = dict(init=X[:12], assignment="hard", random_state=0)  # in one blob
     stuck, free = (
-        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in ("empty", "split")
+        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in (None, "split")
     )
     assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
     assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
@@ -401,7 +399,7 @@ def test_split_moves_leave_a_bad_optimum(rng):
 @pytest.mark.parametrize("covariance", ["shared", "isotropic"])
 def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
     X = blobs(rng, n=4000, k=60)
-    algorithms = [TruncatedEM(start="nearest", moves=moves, grow=False) for moves in ("empty", "split")]
+    algorithms = [TruncatedEM(start="nearest", moves=moves, grow=False) for moves in (None, "split")]
     options = dict(covariance=covariance, init="afkmc2", random_state=0)
     plain, moved = (quietly(VCGMM(50, algorithm=algorithm, **options), X) for algorithm in algorithms)
     assert moved.n_moves_ > 0
@@ -569,7 +567,7 @@ def test_rows_that_cannot_be_clustered_are_named(rng, rows, weights, names):
         VCGMM(3).fit(rng.normal(size=(rows, 4)), sample_weight=weights)
 
 
-@pytest.mark.parametrize("moves", [None, "empty", "split"])
+@pytest.mark.parametrize("moves", [None, "split"])
 def test_equal_rows_leave_one_cluster_with_points_of_its_own(moves):
     with pytest.warns(ConvergenceWarning, match="19 of 20 clusters have no points of their own"):
         assert VCGMM(20, algorithm=TruncatedEM(moves=moves), random_state=0).fit(np.ones((100, 3))).n_empty_ == 19

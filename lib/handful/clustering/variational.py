@@ -26,9 +26,8 @@ class TruncatedEM:
         "random" for init="afkmc2" and "nearest" for all others
     moves : how a fit leaves a local optimum. "split" waits until the bound has settled. Then it takes clusters whose
         loss would lower the bound least, and moves them to where cutting another cluster in two raises it most, as long
-        as the bound rises on balance. "empty" moves clusters that have lost all points to where the fit is worst. None
-        moves nothing, as in the paper. In a `partial_fit`, "split" does what "empty" does: rows of earlier calls cannot
-        be cut.
+        as the bound rises on balance. None moves nothing, as in the paper and in a `partial_fit`: rows of earlier calls
+        cannot be cut.
     grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four times as many, until
         all rows (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
     stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of X; "relative": the
@@ -121,24 +120,14 @@ def padded(rows):
 
 
 def random_neighbours(n_clusters, width, rng):
-    """Each cluster first, then ``width - 1`` others, all distinct, int32 array of shape (C, width)."""
-    neighbours = np.empty((n_clusters, width), np.int32)
-    neighbours[:, 0] = np.arange(n_clusters)
-    if width == 1:
-        return neighbours
+    """Each cluster first, then ``width - 1`` others, all distinct if C < 3 width: int32 array, shape (C, width)."""
     if 3 * width > n_clusters:
-        order = rng.permuted(np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1)), axis=1)
-        others = order[:, : width - 1]
+        others = np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1))
+        others = rng.permuted(others, axis=1)[:, : width - 1]
     else:
         others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
-        while True:
-            ranked = np.sort(others, axis=1)
-            twice = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
-            if not len(twice):
-                break
-            others[twice] = rng.integers(n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32)
-    neighbours[:, 1:] = others + (others >= neighbours[:, :1])
-    return neighbours
+    first = np.arange(n_clusters, dtype=np.int32)[:, None]
+    return np.hstack([first, others + (others >= first)])
 
 
 def random_sets(n, n_clusters, width, rng):
@@ -180,7 +169,7 @@ class VariationalEM:
         self.found = self.found_value = None
         self.hard, self.n_steps = hard, n_steps
 
-    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative=False, moves="empty", progress=None):
+    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative=False, moves=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
@@ -218,7 +207,7 @@ class VariationalEM:
             if trace.converged or n_iter == max_iter:
                 break
             previous = bound
-            self._m_step(mixture, trace, moves is not None)
+            self._m_step(mixture)
             trace.n_iter += 1
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
@@ -319,12 +308,10 @@ class VariationalEM:
             arrays = *found, members, edges, mixture.neighbours
             self.threads.run(kernels.update_neighbours, n_clusters, *arrays, buffers=buffers)
 
-    def _m_step(self, mixture, trace, relocate):
+    def _m_step(self, mixture):
         self._update_neighbours(mixture)
         statistics = self._statistics(mixture.centers)
         self._set_variance(mixture, statistics.mass, statistics.scatter)
-        if relocate and not statistics.mass.all():
-            self._relocate(mixture, np.flatnonzero(statistics.mass == 0))
 
     def _statistics(self, centers):
         # Statistics under the present responsibilities; overwrites `centers` with the means.
@@ -351,20 +338,6 @@ class VariationalEM:
         used = mass > 0
         mixture.variance[used] = np.maximum(scatter[used] / (self.n_features * mass[used]), self.floor)
         mixture.log_prior[:] = np.log(np.maximum(mass / self.total, np.finfo(np.float64).tiny))
-
-    def _relocate(self, mixture, empty):
-        # Move empty clusters to the worst-fitted points, at most one from each cluster.
-        loss = self.weights * self.best[:, 0]
-        home = self.K[:, 0]
-        worst = np.lexsort((-loss, home))
-        worst = worst[np.r_[True, home[worst][1:] != home[worst][:-1]]]  # the worst point of each cluster
-        worst = worst[np.argsort(-loss[worst], kind="stable")][: len(empty)]
-        worst = worst[loss[worst] > 0]
-        for c, i in zip(empty, worst):
-            mixture.centers[c] = self.Y[i]
-            if self.K.shape[1] > 1:
-                self.K[i, -1] = c
-            self._introduce(mixture.neighbours, c, home[i])
 
     @staticmethod
     def _introduce(neighbours, c, home):

@@ -265,7 +265,6 @@ class VCGMM(MixtureEstimator):
         eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
         floor = max(eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps)
         n_steps = 0 if past is None else N_SHARED
-        moves = "empty" if how.moves == "split" and past is not None else how.moves  # earlier rows cannot be cut
         phases = [(size, self.assignment == "hard", SETTLED) for size in self._sizes(len(Y), how.grow and not go_on)]
         if self.assignment == "hardened":
             phases.append((len(Y), False, SOFTENED))
@@ -297,7 +296,7 @@ class VCGMM(MixtureEstimator):
                     max_iter=self.max_iter,
                     n_warmup=how.n_warmup,
                     relative=how.stopping == "relative" and not least_tol,
-                    moves=moves,
+                    moves=how.moves if past is None else None,  # earlier rows cannot be cut
                     progress=bar.update,
                 )
                 floor, n_steps = em.floor, em.n_steps
