@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
+from handful.blocks import as_blocks, is_blocks
 from handful.checks import check_rows, check_sample_weight
 from handful.linalg import nearest_center
 
@@ -103,7 +104,8 @@ def quantization_error(X, centers, sample_weight=None):
 
     Parameters
     ----------
-    X : array or memory map, shape (n, d); float32 is searched in float32 and measured in float64
+    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read block by block: a
+        large memory map, files, dask data, `handful.blocks.Blocks`
     centers : array, shape (C, d)
     sample_weight : shape (n,), or None
 
@@ -116,12 +118,18 @@ def quantization_error(X, centers, sample_weight=None):
     ValueError
         if the columns of `X` and `centers` do not agree, or for bad weights
     """
+    if is_blocks(X, sample_weight):
+        return float(sum(as_blocks(X, None, sample_weight).map(_error_of_block, centers)))
     X, centers = check_rows(X), check_rows(centers, "centers")
     if X.shape[1] != centers.shape[1]:
         raise ValueError(
             f"X and centers must have the same number of columns, got {X.shape[1]} and {centers.shape[1]}."
         )
     return float(check_sample_weight(sample_weight, len(X)) @ nearest_centers(X, centers)[1])
+
+
+def _error_of_block(block, centers):
+    return quantization_error(block.X, centers, block.weights) if block.weights.any() else 0.0
 
 
 def inverted_file(centers):

@@ -1,6 +1,7 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
 
 import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -226,7 +227,8 @@ class VCGMM(MixtureEstimator):
                 "coreset_size must be an integer for dask data and files, of which VCGMM fits a coreset, got None: try "
                 "2**16."
             )
-        blocks = as_blocks(X, None, sample_weight)
+        blocks = copy(as_blocks(X, None, sample_weight))
+        blocks.verbose |= self.verbose
         return (blocks, not go_on), blocks.n
 
     def _coreset_of_blocks(self, blocks, reset, rng):
