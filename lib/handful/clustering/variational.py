@@ -120,12 +120,14 @@ def padded(rows):
 
 
 def random_neighbours(n_clusters, width, rng):
-    """Each cluster first, then ``width - 1`` others, all distinct if C < 3 width: int32 array, shape (C, width)."""
+    """Each cluster first, then ``width - 1`` others, all distinct: int32 array, shape (C, width)."""
     if 3 * width > n_clusters:
         others = np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1))
         others = rng.permuted(others, axis=1)[:, : width - 1]
     else:
         others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
+        while len(twice := np.flatnonzero((np.diff(np.sort(others, axis=1), axis=1) == 0).any(axis=1))):
+            others[twice] = rng.integers(n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32)
     first = np.arange(n_clusters, dtype=np.int32)[:, None]
     return np.hstack([first, others + (others >= first)])
 
