@@ -16,6 +16,7 @@ HOWTOS = {
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
+    "semantic_duplicates": {"n": 20_000, "n_clusters": 60},
     "svm_on_a_stream": {"n_seeds": 2},
     "torch_dataloader": {"n_epochs": 4, "n_seeds": 1},
 }
@@ -23,6 +24,7 @@ HOWTOS = {
 HOLDS = {
     "million_rows": "rows[0]['error'] < 1.2 * rows[1]['error'] and assigned < 1.05 * rows[0]['error']",
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
+    "semantic_duplicates": "recall > 0.9 and precision > 0.9",
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
     "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
