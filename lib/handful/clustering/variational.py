@@ -259,6 +259,7 @@ class VariationalEM:
         return self.e_step(mixture, trace), 0
 
     def e_step(self, mixture, trace):
+        """Update K(n), the responsibilities and, where it is 0, the variance (eq. 8): the bound."""
         n, n_kept = self.K.shape
         n_clusters, width = mixture.neighbours.shape
         if self.found is None:
