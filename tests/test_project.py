@@ -29,7 +29,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOU
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
 BOTTOM = "compiling version types lazy torch_data torch_training checks blocks coreset estimator resampling linalg"
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
-sampling streaming continual active dictionary comparison compare data warmup cli"""
+sampling streaming continual active dictionary comparison compare data cli"""
 ROOMS = [BOTTOM.split(), *([name] for name in ABOVE.split())]
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")  # the rest of handful_papers is machinery
 MAX_LINES = 450

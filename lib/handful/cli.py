@@ -66,10 +66,6 @@ def _parser():
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_reproduction(commands)
 
-    commands.add_parser("warmup", help="compile all algorithms now, so that no first call has to").set_defaults(
-        run=_warmup
-    )
-
     data = commands.add_parser("data", help="list the data sets, or fetch one")
     data.set_defaults(run=_data_list)
     actions = data.add_subparsers(metavar="ACTION")
@@ -101,15 +97,6 @@ def _needs_checkout(args):
         "the papers' notebooks are not part of the installed library: git clone the project, run `make setup` in the "
         f"checkout, and there `.venv/bin/handful {args.command}`."
     )
-
-
-def _warmup(args):
-    from handful.compiling import NOTICE
-    from handful.warmup import warm_up
-
-    NOTICE.quiet()
-    warm_up()
-    return 0
 
 
 def _data_list(args):
