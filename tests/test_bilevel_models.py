@@ -89,6 +89,7 @@ def test_links_are_their_losses_derivatives(link, K, dtype):
 @settings(max_examples=200)
 @given(st.floats(-1e3, 1e3), st.sampled_from([0.0, 0.3, 1.0]), st.floats(-3, 9))
 @example(0.0, 1.0, -np.inf)
+@example(2.6875, 0.0, 2.0)  # where Newton's steps go to and fro
 def test_a_logistic_loss_moves_its_logit_to_the_root_that_a_bracket_finds(z, y, log_reach):
     reach = 10.0**log_reach
     ends = z - reach, z + reach

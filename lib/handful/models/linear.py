@@ -43,7 +43,7 @@ class LinearProblem(Problem):
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets."""
         check_magnitude(rows.y, "y", rows.X.dtype)
-        rows = rows.with_targets(np.ascontiguousarray(rows.y, dtype=rows.X.dtype))
+        rows = rows.with_targets(np.asfortranarray(rows.y, dtype=rows.X.dtype))
         tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
         return GLM(self, rows, rng, ihvp, tol)
 
