@@ -10,7 +10,8 @@ from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSeries
 from handful.bilevel.strategy import CANDIDATES, top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
-from handful.models import Rows, glm
+from handful.models import glm
+from handful.models.base import Rows
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings

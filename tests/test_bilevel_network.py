@@ -18,7 +18,7 @@ from handful.bilevel import (  # noqa: E402
     Problem,
     TrainConfig,
 )
-from handful.models import Rows  # noqa: E402
+from handful.models.base import Rows  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 

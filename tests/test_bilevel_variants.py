@@ -16,7 +16,7 @@ from handful.bilevel import (
     Regularised,
 )
 from handful.bilevel.outer import outer_rows
-from handful.models import Rows
+from handful.models.base import Rows
 from handful.models.generic import GenericModel
 from handful.models.joint import model_for
 from naive_bilevel import derivative, outer_after_training, share

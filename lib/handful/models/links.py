@@ -56,7 +56,7 @@ class LogisticLink(Link):
         for _ in range(200):
             p = 1 / (1 + math.exp(min(-t, 700.0)))
             excess = t - z + reach * (p - y)
-            if abs(excess) < 1e-6:
+            if abs(excess) < 1e-8 + 1e-15 * (abs(z) + reach):
                 break
             low, high = (low, t) if excess > 0 else (t, high)
             t -= excess / (1 + reach * p * (1 - p))

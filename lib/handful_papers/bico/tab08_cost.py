@@ -5,7 +5,7 @@ import time
 import numpy as np
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
 from handful.data import load
-from handful.models import Rows
+from handful.models.base import Rows
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
