@@ -29,7 +29,6 @@ class _Linear:
         check_problem(problem)
         if not isinstance(problem, Logistic | LeastSquares):
             raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")
-        problem.check()
         dtypes = [np.float64, np.float32]
         X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
         X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
