@@ -441,7 +441,7 @@ def test_what_cannot_be_matched_is_refused_by_name():
         (dict(problem="logistic"), (X, y), "problem must be"),
         (dict(problem=Logistic), (X, y), "problem must be"),
         (dict(problem=np.ones((10, 300))), (X, y), "recombine"),
-        (dict(problem=Logistic(l2=0), at="posterior"), (X, y), "l2 must be"),
+        (dict(problem=Logistic(l2=0), at="posterior"), (X, y), "l2 of Logistic must be"),
         (dict(at=np.zeros((0, 3))), (X, y), r"at must hold .* got shape \(0, 3\)"),
         (dict(at=np.zeros((9, 4))), (X, y), "must hold 3 coefficients"),
         (dict(at=None), (X, y), "at must hold"),
