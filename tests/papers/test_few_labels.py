@@ -5,14 +5,36 @@ import json
 import numpy as np
 import pytest
 import torch
-from handful_papers.bico import active, active_data
-from handful_papers.bico.classifiers import network
+from handful_papers.bico import active, active_data, few_labels
+from handful_papers.bico.classifiers import Classifier, network
 from handful_papers.bico.few_labels import MixMatch, SupervisedNetwork, mix_up, sharpen
+from torch import nn
 
 
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+class MLP(Classifier):
+    """Two hidden layers with batch normalisation, for rows of features: no network of the paper, but a fast one."""
+
+    def __init__(self, n_classes, n_features, hidden=64):
+        super().__init__()
+        layers = []
+        for before in (n_features, hidden):
+            layers += [nn.Linear(before, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
+        self.body, self.head = nn.Sequential(*layers), nn.Linear(hidden, n_classes)
+
+
+@pytest.fixture(autouse=True)
+def a_network_for_rows_of_features(monkeypatch):
+    make = few_labels.network
+
+    def other(name, n_classes, shape):
+        return MLP(n_classes, shape[0]) if name == "mlp" else make(name, n_classes, shape)
+
+    monkeypatch.setattr(few_labels, "network", other)
 
 
 def moons(n, rng):

@@ -1,13 +1,25 @@
 """Stacked training: each run of a stack is the run alone, and both are what autograd gives."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
-from handful_papers.bico.networks import MLP, DropReLUPool, SmallCNN
+from handful_papers.bico.networks import DropReLUPool, SmallCNN
 from handful_papers.bico.stacked import StackedMLP, TorchRuns, _mask
 from torch.nn.functional import cross_entropy
 
 WIDTHS = (12, 9, 7, 4)
+
+
+class MLP(torch.nn.Sequential):
+    """Two hidden layers with ReLU and dropout, as `StackedMLP` has them."""
+
+    def __init__(self, widths, dropout=0.2):
+        layers = []
+        for fan_in, fan_out in pairwise(widths[:-1]):
+            layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU(), torch.nn.Dropout(dropout)]
+        super().__init__(*layers, torch.nn.Linear(*widths[-2:]))
 
 
 @pytest.fixture
