@@ -56,12 +56,12 @@ class Comparison:
         table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
         head, *lines = table.to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
-        shown = [("method", head)]
+        rows = [("method", head)]
         for method in names.unique():
             own = [line for name, line in zip(names, lines) if name == method]
-            shown += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
-        width = max(len(name) for name, _ in shown)
-        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in shown)])
+            rows += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in rows)])
 
     @property
     def _sign(self):

@@ -36,7 +36,7 @@ class StreamMemory(BaseEstimator):
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
         for name in ("seed_", "n_features_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._go_on(X, y, sample_weight)
         if not self.n_seen_:
             raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
@@ -113,7 +113,7 @@ class StreamMemory(BaseEstimator):
             if state.pop(name) != now:
                 raise ValueError(f"{path} was saved with another {name} than {now}.")
         stream = cls.__new__(cls)
-        vars(stream).update(state | ({} if selector is None else {"selector": selector}))
+        stream.__dict__.update(state | ({} if selector is None else {"selector": selector}))
         return stream
 
     def rows(self) -> tuple[Any, Any, np.ndarray]:
