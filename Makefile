@@ -96,5 +96,4 @@ $(STAMP): pyproject.toml constraints.txt
 		exit 1; \
 	fi
 	.venv/bin/python -m pip install --disable-pip-version-check -e ".[all]" -c constraints.txt
-	.venv/bin/python -m handful.cli warmup || echo "Not everything was compiled; the rest is at its first call." >&2
 	@touch $@

@@ -93,7 +93,7 @@ def kmeans(bench, X, components):
         def run():
             for _ in range(500):
                 indices, weights = sampler.sample()
-                sampler.update(kmeans_step(X, indices, weights, centres, counts))
+                sampler.update(kmeans_step(X[indices], weights, centres, counts))
 
         return run
 

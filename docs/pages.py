@@ -130,7 +130,7 @@ def _reference(room):
     ]
     for name in public_names(room):
         thing = getattr(importlib.import_module(room), name)
-        if room == "handful" and (home := _home(thing, name)):
+        if (home := _home(thing, name)) and home != room:
             lines += [f"`{name} <{home}.{name}>`", f"   {_first_line(thing)}", ""]
             continue
         lines += [name, "-" * len(name), ""]
@@ -142,7 +142,7 @@ def _reference(room):
 
 
 def _home(thing, name):
-    """The room whose page describes what the top of the package only re-exports; "" where there is none."""
+    """The room whose page describes what others only re-export; "" where there is none."""
     room = ".".join(thing.__module__.split(".")[:2])
     return room if room in rooms() and name in public_names(room) else ""
 

@@ -94,11 +94,3 @@ def test_repeating_experiments_is_never_worse(pool):
     assert (once.indices_ == repeated.indices_).all()
     assert repeated.objective_ < once.objective_
     assert repeated.weights_.sum() == pytest.approx(60)
-
-
-def test_experiments_are_made_where_predictions_count():
-    X = np.eye(3)[np.arange(30) % 3]  # three kinds of rows that share no parameter
-    wanted = np.where(np.arange(30) % 3 == 1, 1.0, 1e-9)
-    chosen = OptimalDesign("V", size=6, fit_intercept=False).fit(X, sample_weight=wanted).indices_
-    assert (chosen % 3 == 1).all()
-    assert sorted(np.bincount(OptimalDesign("V", size=6, fit_intercept=False).fit(X).indices_ % 3)) == [2, 2, 2]

@@ -119,18 +119,7 @@ def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinc
         assert penalised(mixture, theta + 1e-3 * rng.normal(size=len(theta)), X, uniform(n)) > value
 
 
-def test_a_saddle_point_is_left():
-    rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(-3, 1, (50, 1)), rng.normal(3, 1, (50, 1))])
-    mixture = GaussianMixture(2, n_init=1)
-    both = theta_of(np.log([0.5, 0.5]), np.full((2, 1), X.mean()), np.full((2, 1, 1), 1 / X.std()))
-    stuck = mixture._em_from(X, uniform(100), both)[1]
-    assert np.linalg.eigvalsh(mixture.hessian(stuck, X, None, uniform(100)))[0] < 0  # EM stays on the ridge
-    theta = mixture._polish(X, uniform(100), stuck)
-    assert sorted(mixture.unpack(theta, 1)[1].ravel()) == pytest.approx([-3, 3], abs=0.5)
-
-
-@pytest.mark.parametrize("options", [{}, {"rule": "linear"}, {"rule": "linear", "weighting": "optimised"}])
+@pytest.mark.parametrize("options", [{}, {"rule": "linear", "weighting": "optimised"}])
 def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
     X = blobs(np.random.default_rng(4), 400, k=4)
     mixture = GaussianMixture(4, n_init=5)
@@ -141,5 +130,5 @@ def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
         return mixture.losses(mixture.solve(X[fit.indices_], None, share), X).mean() - full
 
     ours = [excess(BilevelCoreset(mixture, size=30, random_state=s, **options).fit(X)) for s in range(2)]
-    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(10)]
+    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(5)]
     assert np.mean(ours) < 0.5 * np.mean(random)

@@ -7,10 +7,11 @@ import clarabel
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
-from handful.bilevel import ConjugateGradients, ConvergenceError, Exact, Forward, Joint, NeumannSeries, Problem
+from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSeries
 from handful.bilevel.strategy import CANDIDATES, top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
-from handful.models import Rows, glm
+from handful.models import glm
+from handful.models.base import Rows
 from handful.models.joint import JointModel
 from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings
@@ -89,6 +90,7 @@ def test_links_are_their_losses_derivatives(link, K, dtype):
 @settings(max_examples=200)
 @given(st.floats(-1e3, 1e3), st.sampled_from([0.0, 0.3, 1.0]), st.floats(-3, 9))
 @example(0.0, 1.0, -np.inf)
+@example(2.6875, 0.0, 2.0)  # where Newton's steps go to and fro
 def test_a_logistic_loss_moves_its_logit_to_the_root_that_a_bracket_finds(z, y, log_reach):
     reach = 10.0**log_reach
     ends = z - reach, z + reach
@@ -174,18 +176,13 @@ def test_an_inner_problem_whose_gradient_at_zero_is_rounding_is_solved(n_pairs):
         np.testing.assert_allclose(model_of(problem, X, y).theta, 0, atol=1e-12)
 
 
-def test_an_inner_problem_that_is_singular_to_rounding_is_refused_by_name():
-    X = np.random.default_rng(0).normal(size=(6, 9)) * 1e12
-    with pytest.raises(ConvergenceError, match=r"features.* l2"):
-        model_of(Logistic(1e-9), X, np.array([-1.0, 1] * 3))
-
-
 # Implicit gradients and gains ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-5), (np.float32, 1e-4)])
+@pytest.mark.parametrize(
+    ("layout", "dtype", "tol"), [("c", np.float64, 1e-5), ("csr", np.float64, 1e-5), ("fortran", np.float32, 1e-4)]
+)
 @pytest.mark.parametrize("span", [False, True], ids=["", "span"])
 def test_linear_scores_are_minus_the_derivatives_of_the_outer_loss(problem, layout, dtype, tol, span, monkeypatch):
     X, y, rng = data_of(problem, n=40 if span else 60, d=12 if span else 4)
@@ -444,13 +441,6 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
         BilevelCoreset(Logistic(), size=10).fit(X.toarray(), labels_of(X))
     with pytest.raises(MemoryError, match=r"150 rows in 150 classes needs [\d,]+ bytes.*There is LeastSquares"):
         BilevelCoreset(Logistic(), size=10).fit(X[:, :2], np.arange(150))
-
-    class Wide(Problem):
-        takes_sparse = True
-        losses = gradients = hessian = lambda *_: pytest.fail("was asked for")
-
-    with pytest.raises(MemoryError, match=r"the Hessian of Wide, 300 x 300, needs 2,880,000 bytes"):
-        BilevelCoreset(Wide(), size=10).fit(X, np.arange(150.0))
 
 
 # Weights -------------------------------------------------------------------------------------------------------------

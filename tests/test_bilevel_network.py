@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +18,7 @@ from handful.bilevel import (  # noqa: E402
     Problem,
     TrainConfig,
 )
-from handful.models import Rows  # noqa: E402
-from handful.models.torch_model import NetworkModel  # noqa: E402
+from handful.models.base import Rows  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
 
@@ -120,27 +118,6 @@ def test_training_that_diverges_says_where(data):
         BilevelCoreset(problem, size=30, strategy=Forward(10), rule="linear").fit(X, y.astype(float))
 
 
-def test_images_with_batch_normalisation_dropout_and_augmentation_are_the_same_twice():
-    rng = np.random.default_rng(0)
-    y = np.arange(40) % 2
-    X = rng.normal(size=(40, 64)) + y[:, None]
-
-    def make():
-        return torch.nn.Sequential(
-            torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 4, 3, stride=2), torch.nn.BatchNorm2d(4),
-            torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Dropout(0.4), torch.nn.Linear(36, 2),
-        )  # fmt: skip
-
-    def noise(X, generator):
-        return X + 0.1 * torch.randn(X.shape, generator=generator)
-
-    train = TrainConfig(n_steps=12, batch_size=8, learning_rate=0.05, augment=noise, bfloat16=True)
-    options = dict(size=16, strategy=Forward(4, n_start=4), rule="linear", random_state=0)
-    runs = [BilevelCoreset(Network(make, train=train), **options).fit(X, y) for _ in range(2)]
-    np.testing.assert_array_equal(runs[0].indices_, runs[1].indices_)
-    assert np.bincount(y[runs[0].indices_], minlength=2).min() > 0
-
-
 @pytest.mark.parametrize(
     "module",
     [
@@ -159,27 +136,9 @@ def test_a_module_for_other_rows_is_told_theirs(data, module):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-@pytest.mark.parametrize("rows", [range(12), range(0, 12, 3)], ids=["all classes chosen", "one class chosen"])
-def test_a_module_with_too_few_outputs_is_told_the_classes(data, rows):
-    message = r"one number for each of 3 classes, outputs of shape \(\d+, 3\), but gives \(\d+, 2\)"
-    with pytest.raises(ValueError, match=message):
-        selection(data, Network(small_net(classes=2), train=QUICK), rows=rows)
-    selection(data, Network(small_net(classes=4), train=QUICK), rows=rows)  # more than classes are no harm
-    with pytest.raises(ValueError, match=r"each of 3 classes, .* but gives \(\d+, 4\)"):  # but to probabilities
-        selection(
-            (data[0], np.eye(3, dtype=np.float32)[data[1]]), Network(small_net(classes=4), train=QUICK), rows=rows
-        )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(ihvp="cg"), r"the scores of \d+ of 60 rows are not finite \(first: row \d+\).*scale the data"),
-        (dict(ihvp="cg", strategy=Forward(5)), r"the scores of \d+ of 60 rows are not finite"),
-        (dict(), r"Hessian that is finite and not zero, but a product with it has length nan|scores of \d+ of 60"),
-    ],
-)
-def test_scores_that_are_not_finite_are_told(data, options, message):
+@pytest.mark.parametrize("options", [dict(ihvp="cg"), {}], ids=str)
+def test_scores_that_are_not_finite_are_told(data, options):
+    message = r"the scores of \d+ of 60 rows are not finite|finite and not zero, but a product with it has length nan"
     X, y = data
 
     class Root(torch.nn.Linear):
@@ -202,38 +161,12 @@ def test_rows_beyond_the_network_s_type_are_told(data):
         BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, rule="linear", random_state=0).fit(X, y)
 
 
-def test_where_all_rows_are_fitted_any_will_do_and_not_the_first(data):
-    # saturated to the last digit: gradients are zero
-    y = np.repeat([0, 1, 2], 20)
-    X = 1e4 * np.eye(4)[y].astype(np.float32)
-    net = torch.nn.Linear(4, 3)
-    with torch.no_grad():
-        net.weight.copy_(torch.eye(4)[:3])
-        net.bias.zero_()
-    problem = Network(net, train=TrainConfig(n_steps=1, learning_rate=1e-6))
-    options = dict(size=30, strategy=Forward(10, n_start=10), rule="linear", random_state=0)
-    selector = BilevelCoreset(problem, **options).fit(X, y)
-    assert len(np.unique(selector.indices_)) == 30
-    assert np.bincount(y[selector.indices_]).min() >= 6  # the first rows would be of class 0 alone
-    again = BilevelCoreset(problem, **options).fit(X, y)
-    np.testing.assert_array_equal(selector.indices_, again.indices_)
-
-
 @pytest.mark.parametrize(("ihvp", "alike"), [(ConjugateGradients(), True), (None, False)], ids=str)
 def test_conjugate_gradients_keep_to_one_minibatch(data, ihvp, alike):
     model = selection(data, Network(small_net(), train=QUICK, curvature_batch_size=4), ihvp)
     v = np.random.default_rng(0).normal(size=len(model.outer_gradient()))
     hvp = model.hvp(np.random.default_rng(0))
     assert np.array_equal(hvp(v), hvp(v)) == alike
-
-
-def test_damping_is_added_to_the_hessian(data):
-    ihvp = ConjugateGradients(2000, damping=0.3)
-    model = selection(data, Network(small_net(), train=QUICK), ihvp)
-    _, H = dense(model, "gauss-newton")
-    g = model.outer_gradient()
-    v = model.inverse_hessian(g)
-    np.testing.assert_allclose(v, np.linalg.solve(H + 0.3 * np.eye(len(g)), g), rtol=2e-4, atol=1e-6)
 
 
 class Pair(torch.nn.Linear):
@@ -252,24 +185,12 @@ WORDS, NUMBERS = np.array(["a", "b", "c"] * 20), np.linspace(0, 1, 60)
          r"loss fails on outputs of shape \(\d+, 3\) and targets of shape \(\d+, 3\), torch.int64: "),
         (dict(loss=lambda o, t: (o**2).mean()), None, {}, "loss must give one number a row"),
         (dict(loss=torch.nn.CrossEntropyLoss(reduction="none")), WORDS, {}, "takes numbers as y, got <U1: encode"),
-        ({}, -np.eye(3)[np.arange(60) % 3], {}, "soft targets must not be negative"),
         ({}, NUMBERS, {}, r"Unknown label type: continuous\. Without a loss, Network needs y to hold classes"),
         (dict(module=small_net().requires_grad_(False)), None, {}, "no parameter that asks for a gradient"),
-        (dict(module=3), None, {}, "module must be a torch module or a function"),
-        (dict(loss="cross_entropy"), None, {}, "loss must be a function"),
-        (dict(curvature="fisher"), None, {}, "curvature must be one of"),
-        (dict(batch_size=0), None, {}, "batch_size must be an integer of at least 1"),
-        (dict(train={"steps": 30}), None, {}, "train must be a TrainConfig or None"),
         (dict(train=TrainConfig(n_steps=0)), None, {}, "n_steps of TrainConfig must be an integer of at least 1"),
-        (dict(train=TrainConfig(learning_rate=float("nan"))), None, {}, "learning_rate of TrainConfig"),
-        (dict(train=TrainConfig(optimiser="lbfgs")), None, {}, "optimiser of TrainConfig must be one of"),
-        (dict(device="gpu"), None, {}, "device='gpu' is unknown to torch"),
         (dict(device="cuda"), None, {}, "torch finds no CUDA device here"),
         ({}, None, dict(problem=small_net()), r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$"),
         ({}, None, dict(rule="quadratic"), "rule='linear'"),
-        ({}, None, dict(strategy="exchange"), "strategy='forward'"),
-        ({}, None, dict(weighting="optimised"), "weighting='binary'"),
-        ({}, None, dict(ihvp="exact"), "take 'neumann' or 'cg'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_together_is_told(data, options, targets, fit, message, monkeypatch):
@@ -312,21 +233,6 @@ def test_what_needs_torch_says_so_without():
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
     wanted = ("Network needs", "a Problem with a loss in torch needs", "views of a torch network need")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
-
-
-def test_the_defaults_suit_a_network_and_grow_with_the_data(data):
-    X, y = data
-    rows = Rows(X.astype(np.float32), y, np.ones(len(X)), np.array([], int))
-    many = replace(rows, sample_weight=np.ones(5000))
-    problem = Network(small_net().float())
-    assert [problem.model(part, None).problem.training().n_steps for part in (rows, many)] == [200, 1000]
-    assert Network(small_net(), train=QUICK).model(rows, None).problem.training() == QUICK
-    assert problem.train is None
-    sizes, add = [], NetworkModel.add
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NetworkModel, "add", lambda self, new: (sizes.append(len(new)), add(self, new))[1])
-        BilevelCoreset(Network(small_net().float(), train=QUICK), size=30, random_state=0).fit(X, y)
-    assert sizes[1:] == [3] * 6 + [2]  # ten at random, then a tenth of the coreset a round
 
 
 class Poisson(Problem):

@@ -1,7 +1,6 @@
 """Rows in blocks: whatever they come in, the same choice; near that of an array; one block in memory at a time."""
 
 import os
-import pickle
 import signal
 import threading
 import time
@@ -24,7 +23,6 @@ from handful import (
     SVMCoreset,
     UniformCoreset,
 )
-from handful import coreset as coreset_module
 from handful.blocks import Blocks
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
@@ -135,19 +133,6 @@ def test_training_on_rows_chosen_in_blocks_is_as_good(order):
     assert loss(found.indices_, found.weights_) < loss(np.arange(12_000), np.ones(12_000)) + 0.005  # 40 uniform: .06
 
 
-def test_small_chunks_are_joined_and_a_warning_says_where_memory_holds_fewer(rows, monkeypatch):
-    X, y, w = rows
-    blocks = Blocks(X, y, w, rows=30)
-    joined = blocks.at_least(100)
-    assert joined.n == blocks.n == N
-    assert min(joined.lengths) >= 100 > max(blocks.lengths)
-    np.testing.assert_array_equal(np.concatenate([block.X for block in joined]), X)
-    np.testing.assert_array_equal(np.concatenate([block.ids for block in joined]), np.arange(N))
-    monkeypatch.setattr(coreset_module, "MOST_ENTRIES", 60 * D)
-    with pytest.warns(UserWarning, match="blocks hold 60 rows, fewer than the 80 that a choice of size=20"):
-        KCenter(20, random_state=0).fit(blocks)
-
-
 def test_a_function_is_mapped_and_written(rows, forms, tmp_path):
     X = rows[0]
     for name in ("array", ".npy", "dask bag"):
@@ -189,7 +174,7 @@ def odd_data(rows, tmp_path):
         "block 1 has .3,. columns": (bag(ok, (X[600:, :3], y[600:])),),
         "block 1 has the columns b, a, c, d": (str(tmp_path / "*.parquet"),),
         "block 1 has no sample_weight": (bag((*ok, w[:600]), ok),),
-        r"block 1 \(rows from 500 on\): Input X contains NaN": (Blocks(with_nan, y, rows=500),),
+        r"block 1 \(rows from 500 on\), row 700 with NaN or infinity": (Blocks(with_nan, y, rows=500),),
         "X must name files": (str(tmp_path / "none*.npy"),),
         "inconsistent numbers of samples": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy")),
         "y must have one entry a row, 2000 of them, got 5": (da.from_array(X, chunks=500), y[:5]),
@@ -269,20 +254,6 @@ def test_memory_does_not_grow_with_the_number_of_files(selector, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0] + 1e5
-
-
-@every_selector
-def test_only_chosen_rows_come_from_dask_into_this_process(selector, forms, monkeypatch):
-    came, compute = [], dask.compute
-
-    def counted(*tasks):
-        found = compute(*tasks)
-        came.append(len(pickle.dumps(found)))
-        return found
-
-    monkeypatch.setattr(dask, "compute", counted)
-    selector.fit(*forms["dask array"])
-    assert sum(came) < N * D * 8 / 3  # four blocks of 20 rows, of 2,000; those of one class as large as 200
 
 
 class Slowly:

@@ -1,6 +1,7 @@
 """The command `handful`, as a newcomer meets it. What runs notebooks is in tests/papers/test_machinery.py."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -33,11 +34,12 @@ def test_a_refusal_is_no_traceback_whichever_way_the_command_is_started():
 
 
 def test_a_reader_that_went_away_and_a_closed_output_are_told_apart_from_success():
-    command = f"{sys.executable} -m handful.cli data"
-    done = subprocess.run(["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
-    assert done.stdout == "141\n"
-    assert done.stderr == "handful: stopped, as nothing reads its output any more.\n"
-    closed = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "handful.cli", "data"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "handful: stopped, as nothing reads its output any more.\n")
+    closed = subprocess.run(["bash", "-c", f"{' '.join(command)} >&-"], capture_output=True, text=True)
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
@@ -78,3 +80,18 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
         assert "git clone the project" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["data", "--only", "fig06"])
+
+
+def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):
+    """As after a bare `pip install handful`; what a module on demand lacks is told, not looked for for ever."""
+    (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError(\"No module named 'pandas'\")")
+    script = "import handful, handful.cli\nhandful.data.load('wine')\nhandful.cli.main(['data'])\nhandful.data.status()"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": _path(tmp_path)}
+    )
+    assert "wine " in run.stdout
+    assert run.stderr.strip().endswith("No module named 'pandas'")
+
+
+def _path(first):
+    return os.pathsep.join([str(first), os.environ.get("PYTHONPATH", "")])

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from handful import BilevelCoreset, KCenter, LightweightCoreset, UniformCoreset, compare
+from handful import KCenter, LightweightCoreset, UniformCoreset, compare
 from handful.comparison import Comparison
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -107,16 +107,6 @@ def test_an_estimator_without_weights_is_compared_and_said_to_be():
         found = compare(KCenter(), KNeighborsClassifier(1), X, y, sizes=[40], seeds=1, verbose=False)
     assert not found.frame["weighted"].any()
     assert found.frame["score"].notna().all()
-
-
-def test_what_a_method_cannot_do_is_told_and_not_scored():
-    found = compare(UniformCoreset(), LogisticRegression(), X[:, :2], y, sizes=[1, 100], seeds=2, verbose=False)
-    failed = found.frame[found.frame["error"] != ""]
-    assert set(failed["size"]) == {1}
-    assert failed["score"].isna().all()
-    assert failed["error"].str.contains("class").all()
-    with pytest.raises(ValueError, match="BilevelCoreset gave no score at all: size must be at least 2"):
-        compare(BilevelCoreset(), MODEL, X, y, sizes=[1], seeds=1, verbose=False)
 
 
 def test_targets_held_out_rows_and_frames():

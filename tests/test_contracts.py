@@ -234,12 +234,14 @@ def test_the_number_of_threads_changes_nothing(estimator):
     import numba
 
     X, y, _ = table("normal", 6, n=3000)
-    found = []
-    for threads in (1, 2):
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        with threadpool_limits(threads):
-            found.append(learned(fit(estimator, X, y)))
-    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    found, before = [], numba.get_num_threads()
+    try:
+        for threads in (1, 2):
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            with threadpool_limits(threads):
+                found.append(learned(fit(estimator, X, y)))
+    finally:
+        numba.set_num_threads(before)
     assert_same(*found, rtol=1e-9, atol=1e-12)  # the last digit of a sum is the processor's, which splits long ones
 
 

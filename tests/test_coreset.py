@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 import torch
 from handful import BilevelCoreset, Coreset, CoresetEstimator, KCenter, LeastSquares, Selector, UniformCoreset
-from handful.streaming import Reservoir
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -89,13 +88,6 @@ def test_items_that_are_dictionaries_stay_dictionaries():
         CORESET.subset([{"weight": 1.0}] * 6)[0]
 
 
-def test_a_subset_of_a_data_set_that_is_too_short_is_refused():
-    with pytest.raises(ValueError, match="the coreset holds row 5, but the data set has 3 items"):
-        CORESET.subset(TensorDataset(torch.zeros(3)))
-    with pytest.raises(TypeError, match="index a weighted subset with one integer"):
-        CORESET.subset(Pictures())[:2]
-
-
 # Selectors -----------------------------------------------------------------------------------------------------------
 
 
@@ -174,20 +166,9 @@ def test_regressors_clusterers_transformers_and_sparse_data():
 
 
 @pytest.mark.parametrize(
-    ("estimator", "way_out"),
-    [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")],
+    ("estimator", "way_out"), [(KNeighborsClassifier(), "AnyEstimatorCoreset"), (PCA(), "rows that the selector")]
 )
 def test_an_estimator_that_would_drop_the_weights_is_refused(estimator, way_out):
     X, y = spam()
     with pytest.raises(ValueError, match=f"{type(estimator).__name__}.fit takes no sample_weight, .*{way_out}"):
         CoresetEstimator(UniformCoreset(10), estimator).fit(X, y)
-
-
-def test_a_coreset_estimator_says_in_which_order_its_parts_come():
-    X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
-    with pytest.raises(TypeError, match=r"the order is CoresetEstimator\(selector, estimator\)"):
-        CoresetEstimator(LogisticRegression(), UniformCoreset(4)).fit(X, y)
-    with pytest.raises(TypeError, match=r"selector must choose rows by sample_weight, .* but Reservoir takes none"):
-        CoresetEstimator(Reservoir(4), LogisticRegression()).fit(X, y)
-    with pytest.raises(TypeError, match=r"got the class UniformCoreset: give UniformCoreset\(\)"):
-        CoresetEstimator(UniformCoreset, LogisticRegression()).fit(X, y)

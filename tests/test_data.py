@@ -19,24 +19,17 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file(name):
-    about = ENTRIES[name]
-    assert about.title
-    assert about.licence
-    assert about.rows > 0
-    assert about.features > 0
-    assert about.kind == "generated" or about.url.startswith("https://")
-    assert about.kind != "file" or about.sha256 or about.raw
-    assert bool(about.of) == bool(about.of_rows)
-    assert not about.of or about.of_rows > about.rows
-    for raw in about.raw:
-        assert raw["url"].startswith("https://")
-        assert raw["format"] in FORMATS
-        assert "/" not in raw["filename"]
-        assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(raw["arrays"])
-    names = [raw["filename"] for about in ENTRIES.values() for raw in about.raw]
-    assert {n for n in names if names.count(n) > 1} <= {"cifar-10-binary.tar.gz", "speech_commands_v0.02.tar.gz"}
+def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
+    for about in ENTRIES.values():
+        assert about.title and about.licence and about.rows > 0 and about.features > 0  # noqa: PT018
+        assert about.kind == "generated" or about.url.startswith("https://")
+        assert about.kind != "file" or about.sha256 or about.raw
+        assert not about.of or about.of_rows > about.rows
+        for raw in about.raw:
+            assert raw["url"].startswith("https://")
+            assert raw["format"] in FORMATS
+            assert "/" not in raw["filename"]
+            assert "sha256" in raw or {name.partition("[")[0] for name in about.content} >= set(raw["arrays"])
 
 
 @pytest.mark.parametrize("name", HERE)

@@ -220,18 +220,14 @@ def test_a_truncated_download_is_refused_by_name_and_not_kept(case, server, home
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize("change", ["a value", "a label", "the order of rows"])
 @pytest.mark.parametrize("checksums", [False, True])
-def test_other_content_than_the_registry_knows_is_refused(change, checksums, server, home, register):
+@pytest.mark.parametrize("order", [np.arange(30), np.arange(30)[::-1]], ids=["a value", "the order of rows"])
+def test_other_content_than_the_registry_knows_is_refused(order, checksums, server, home, register):
     folder, address, _ = server
-    register("table, no label" if change == "a value" else "table in a zip", address, folder, checksums=checksums)
-    X, y = X4.copy(), Y4.copy()
-    if change == "a value":
-        X[3, 2] += 1e-3
-        (folder / "tiny.txt").write_bytes(as_csv(X, delimiter="  "))
-    else:
-        X, y = (X, y * np.where(np.arange(30) == 4, -1, 1)) if change == "a label" else (X[::-1], y[::-1])
-        (folder / "tiny.zip").write_bytes(as_zip({"t.csv": as_csv(X, y)}))
+    register("table, no label", address, folder, checksums=checksums)
+    X = X4[order]
+    X[3, 2] += 1e-3 * (order[0] == 0)
+    (folder / "tiny.txt").write_bytes(as_csv(X, delimiter="  "))
     with pytest.raises(BadFileError, match="SHA-256"):
         load("tiny")
     assert list(home.iterdir()) == []

@@ -15,7 +15,6 @@ from handful import (
 from imblearn.pipeline import make_pipeline
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.cluster import KMeans
 from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
@@ -52,18 +51,6 @@ def test_with_a_memory_a_search_selects_once_a_fold_and_finds_the_same(tmp_path)
     np.testing.assert_array_equal(*scores)
     again = CoresetEstimator(Counted(41, random_state=0), LogisticRegression(), memory=tmp_path).fit(X, y)
     assert len(again.selector_.indices_) == 41  # another selector is another selection
-
-
-def test_log_probabilities_names_and_output_are_the_estimators():
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    model = CoresetEstimator(UniformCoreset(50, random_state=0), LogisticRegression()).fit(frame, y)
-    np.testing.assert_allclose(np.exp(model.predict_log_proba(frame)), model.predict_proba(frame))
-    assert model.feature_names_in_.tolist() == list("abcd")
-    clusters = CoresetEstimator(UniformCoreset(50, random_state=0), KMeans(2, random_state=0))
-    out = clusters.set_output(transform="pandas").fit(frame).transform(frame)
-    assert out.columns.tolist() == clusters.get_feature_names_out().tolist() == ["kmeans0", "kmeans1"]
-    assert not hasattr(model, "transform")
-    assert not hasattr(model, "set_output")
 
 
 class Groups(ClassifierMixin, BaseEstimator):
@@ -116,13 +103,6 @@ def test_validation_data_reach_the_estimator_whole(groups):
         assert got["eval_set"] is held_out
         np.testing.assert_array_equal(got["X_val"], X[::-1])
         np.testing.assert_array_equal(got["groups"], X[model.selector_.indices_, 0])
-        listed = Groups().set_fit_request(groups=True, note=True)
-        rows = [tuple(row) for row in X.tolist()]
-        got = (
-            CoresetEstimator(KCenter(7, random_state=0), listed).fit(rows, y, groups=groups, note="all").estimator_.got_
-        )
-        np.testing.assert_array_equal(got[1], X[model.selector_.indices_, 0])
-        assert got[2] == "all"
         alone = CoresetEstimator(KCenter(1, random_state=0), inner).fit(X[:1], y[:1], eval_set=held_out[:1])
         assert alone.estimator_.got_["eval_set"][0] is held_out[0]  # one set, one row: still not its rows
 

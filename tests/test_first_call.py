@@ -1,7 +1,5 @@
 """The first call: the line that says so, bars, and Ctrl-C in what takes long."""
 
-import gc
-import os
 import pkgutil
 import subprocess
 import sys
@@ -40,66 +38,6 @@ def test_one_line_says_when_our_functions_take_long_to_compile(module, seconds, 
         notice.on_end(what)
         clock[0] += 100.0  # between two calls nothing is compiled
         assert capsys.readouterr().err.count("compiling, once") == expected
-
-
-def test_quiet_says_nothing(capsys, monkeypatch):
-    clock = iter([0.0, 0.0, 99.0, 99.0, 99.0])
-    monkeypatch.setattr("handful.compiling.perf_counter", lambda: next(clock))
-    notice = Notice()
-    notice.quiet()
-    notice.on_start(compiling("handful.svm"))
-    notice.on_end(compiling("handful.svm"))
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(("module", "collects"), [("handful.svm", False), ("other", True)])
-def test_no_garbage_is_looked_for_while_our_functions_compile(module, collects):
-    notice = Notice()
-    notice.quiet()
-    for depth in range(2):
-        notice.on_start(compiling(module))
-        assert gc.isenabled() == collects, depth
-    for _ in range(2):
-        assert gc.isenabled() == collects
-        notice.on_end(compiling(module))
-    assert gc.isenabled()
-
-
-AFTER_WARMUP = """
-import warnings, handful, numpy as np, pandas as pd
-from handful import BilevelCoreset, LeastSquares, Selector, baselines, streaming
-from handful.clustering import VCGMM, MiniBatchKMeans
-from handful.compiling import NOTICE
-from handful.dictionary import MeasurementSelector
-from handful.svm import LinearSVM
-from handful.warmup import warm_up
-
-warnings.simplefilter("ignore")
-warm_up()
-rng = np.random.default_rng(0)
-values = rng.normal(size=(200, 3))
-public = [getattr(room, name) for room in (handful, baselines, streaming) for name in room.__all__]
-selectors = {one for one in public if isinstance(one, type) and issubclass(one, Selector) and one is not Selector}
-selectors -= {handful.AnyEstimatorCoreset, handful.MatchedCoreset}  # what they want is not a size
-models = [one(size=9) for one in selectors] + [LinearSVM(), VCGMM(5), MiniBatchKMeans(5, n_steps=3)]
-models += [BilevelCoreset(LeastSquares(), size=9), MeasurementSelector(rng.normal(size=(9, 3)), size=2)]
-models += [BilevelCoreset(LeastSquares(), size=9, weighting="optimised"), BilevelCoreset(size=9, rule="linear")]
-fixed = values.copy()
-fixed.flags.writeable = False
-assert len(models) > 15 and NOTICE.seconds > 0
-for X in (values, fixed, pd.DataFrame(values)):
-    for model in models:
-        before = NOTICE.seconds
-        model.fit(X, (values[:, 0] > 0).astype(int))
-        if NOTICE.seconds > before:
-            print(type(X).__name__, model, NOTICE.seconds - before)
-"""
-
-
-def test_after_the_warm_up_nothing_is_compiled(tmp_path):
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    ran = subprocess.run([sys.executable, "-c", AFTER_WARMUP], env=env, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_importing_handful_loads_nothing_heavy_that_it_does_not_need():

@@ -19,9 +19,6 @@ from handful import (
     UniformCoreset,
     compare,
 )
-from handful.coreset import take_rows
-from handful.streaming import Reservoir
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
@@ -72,17 +69,6 @@ def test_a_selector_gives_rows_in_the_type_that_it_got(selector, frame):
     np.testing.assert_array_equal(np.asarray(few["a"]), X[expected, 0])
     with pytest.raises(ValueError, match="got 3 rows: take from the data it was fitted on"):
         selector.take(labels[:3])
-
-
-@every_frame
-@pytest.mark.parametrize("stream", [Reservoir(20, random_state=0), MergeReduce(KCenter(), size=20, leaf_size=40)])
-def test_the_rows_of_a_stream_of_frames_are_an_array_whose_columns_are_named(stream, frame):
-    F, _ = FRAMES[frame]
-    stream = clone(stream).partial_fit(take_rows(F, np.arange(60))).partial_fit(take_rows(F, np.arange(60, len(X))))
-    rows, _, _ = stream.rows()
-    assert type(rows) is np.ndarray
-    for j, name in enumerate(stream.feature_names_in_):
-        np.testing.assert_array_equal(rows[:, j], np.asarray(F[name])[stream.indices_])
 
 
 @every_frame

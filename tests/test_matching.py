@@ -10,6 +10,7 @@ from handful.checks import ConvergenceError
 from handful.matching import Poisson, judge, recombine
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import Pilot, find_pilot, newton
+from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.verdict import pareto_k
 from hypothesis import given
@@ -71,6 +72,21 @@ def test_features_that_are_not_finite_are_refused():
     for features in (np.ones(3), np.ones((3, 0))):
         with pytest.raises(ValueError, match="shape"):
             recombine(features)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 25))
+def test_pursuit_comes_nearer_row_by_row_and_reaches_what_can_be_reached(seed, size):
+    rng = np.random.default_rng(seed)
+    F = np.column_stack([np.ones(60), rng.normal(size=(60, 6))])
+    weights = rng.exponential(size=60)
+    rows, w, residual = pursue(F, weights, size)
+    scale = np.sqrt(weights @ F**2 / weights.sum())
+    missed = np.linalg.norm((weights @ F - w @ F[rows]) / scale) / np.linalg.norm(weights @ F / scale)
+    assert 0 < len(rows) <= size
+    assert (w > 0).all()
+    assert (np.diff(rows) > 0).all()
+    assert missed == pytest.approx(residual, abs=1e-9)
+    assert residual <= (1e-9 if size > 15 else 1)
 
 
 # The path ------------------------------------------------------------------------------------------------------------
@@ -208,7 +224,21 @@ def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
         assert np.allclose(values[:, indices] @ w, values.sum(1), rtol=1e-11)
     assert np.isnan(matched.kl_)
     few = MatchedCoreset(problem, at=theta, size=11).fit(X, y)
-    np.testing.assert_array_equal(few.parameters_, theta[[0, 3, 6, 9, 12, 16, 19, 22, 25, 29]])
+    assert len(few.indices_) <= 11
+    assert 1e-9 < few.residual_ < 0.1
+    again = MatchedCoreset(problem, at=np.repeat(theta[:7], 4, axis=0), size=9).fit(X, y)  # 8 sums, told four times
+    assert len(again.indices_) <= 8
+    assert again.residual_ < 1e-11
+
+
+def test_fewer_rows_than_terms_are_nearer_by_pursuit_than_exact_at_fewer_draws():
+    problem, X, y, _ = CASES["logistic"]  # 14 terms
+    with pytest.warns(UserWarning, match="9 rows are fewer than the 14"):
+        near = MatchedCoreset(problem, at="posterior", size=9, random_state=0).fit(X, y)
+    exact = MatchedCoreset(problem, at=near.parameters_[:8]).fit(X, y)
+    assert len(near.indices_) <= 9
+    assert near.residual_ > 1e-6
+    assert 5 * divergence(problem, X, y, near, None)[0] < divergence(problem, X, y, exact, None)[0]
 
 
 @pytest.mark.parametrize("package", ["torch", "jax"])
@@ -321,11 +351,12 @@ def attacked():
     good = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(X, y)
     yield "two q draws", good, chain(good), {"use the draws"}
     yield "the prior three times narrower", good, chain(good, prior=0.3), {"use the draws", "use the weights"}
-    few = MatchedCoreset(Logistic(), at="posterior", size=13, random_state=0)
-    yield "as many draws as parameters", few.fit(X, y), chain(few), {"refuse"}
-    some = MatchedCoreset(Logistic(), at="posterior", size=40, random_state=0)
-    yield "half of q draws", some.fit(X, y), chain(some), {"refuse", "use the weights"}
     model, t = likelihood(Logistic(), y)
+    pilot = find_pilot(Rows(model, X, t, np.ones(len(X))), 1.0, None)[0]
+    few = MatchedCoreset(Logistic(), at=pilot.draws(12, np.random.default_rng(0), inflation=1.2)).fit(X, y)
+    yield "as many draws as parameters", few, chain(few), {"refuse"}
+    some = MatchedCoreset(Logistic(), at=pilot.draws(39, np.random.default_rng(0), inflation=1.2)).fit(X, y)
+    yield "half of q draws", some, chain(some), {"refuse", "use the weights"}
     wrong = find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
     far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
     yield "a pilot many deviations off", far, chain(far), {"refuse"}
@@ -410,7 +441,7 @@ def test_what_cannot_be_matched_is_refused_by_name():
         (dict(problem="logistic"), (X, y), "problem must be"),
         (dict(problem=Logistic), (X, y), "problem must be"),
         (dict(problem=np.ones((10, 300))), (X, y), "recombine"),
-        (dict(problem=Logistic(l2=0), at="posterior"), (X, y), "l2 must be"),
+        (dict(problem=Logistic(l2=0), at="posterior"), (X, y), "l2 of Logistic must be"),
         (dict(at=np.zeros((0, 3))), (X, y), r"at must hold .* got shape \(0, 3\)"),
         (dict(at=np.zeros((9, 4))), (X, y), "must hold 3 coefficients"),
         (dict(at=None), (X, y), "at must hold"),
@@ -428,6 +459,10 @@ def test_what_cannot_be_matched_is_refused_by_name():
 
     with pytest.raises(ValueError, match="one or two rows each"):
         MatchedCoreset(latent, at="posterior", start=np.zeros(300)).fit(np.arange(300.0)[:, None], eta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.matching.selector.PER_BLOCK", 100)
+        with pytest.raises(ValueError, match="y must be given for Logistic"):
+            MatchedCoreset().fit(Blocks(X, rows=100))
     matched = MatchedCoreset(at="path").fit(X, y + (rng.random(300) < 0.3))
     with pytest.raises(ValueError, match="9 coefficients"):
         matched.check(np.zeros((200, 7)), X, y)

@@ -37,7 +37,7 @@ def test_step_is_sculleys_loop(dtype):
         slow_counts[c] += r
         if r:
             slow[c] = (1 - r / slow_counts[c]) * slow[c] + r / slow_counts[c] * X[i]
-    norms = kmeans_step(X, indices, weights, centres, counts)
+    norms = kmeans_step(X[indices], weights, centres, counts)
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
     np.testing.assert_allclose(norms, 2 * np.sqrt(squares.min(axis=1)), rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(centres, slow, rtol=tolerance, atol=tolerance)
@@ -107,7 +107,7 @@ def test_partial_fit_is_one_step_on_the_batch():
     centres, counts = model.cluster_centers_.copy(), model.counts_.copy()
     weights = np.linspace(0, 3, 200)
     model.partial_fit(X[100:], sample_weight=weights)
-    kmeans_step(X, np.arange(100, 300), weights, centres, counts)
+    kmeans_step(X[100:], weights, centres, counts)
     np.testing.assert_array_equal(model.cluster_centers_, centres)
     assert model.n_steps_ == 2
     assert model.labels_.shape == (200,)

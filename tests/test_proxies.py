@@ -1,21 +1,20 @@
-"""Tangent kernels: against Monte Carlo, the closed form, wide finite networks, and a second implementation."""
+"""Tangent kernels: against Monte Carlo, the closed form, wide finite networks, and a loop over pixels."""
 
 import math
+import sys
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful.proxies import CNTK, NTK, RBF, Kernel, Linear, Polynomial
-from handful.proxies.arccos import relu_layer
+from handful.proxies import CNTK, NTK, RBF
+from handful.proxies.kernels import Kernel
+from handful.proxies.ntk import through_relu
 from sklearn.metrics.pairwise import rbf_kernel
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import conv2d
 
 KERNELS = [
-    Linear(),
-    Polynomial(2, gamma=0.5),
     RBF(0.1),
     NTK(2),
     NTK(1, w_std=1.4, b_std=0.0),
@@ -30,15 +29,6 @@ def rng():
     return np.random.default_rng(0)
 
 
-def through_relu(s, q_x, q_y, dtype=np.float64):
-    """`relu_layer` of covariances s and a tangent kernel of ones."""
-    s = np.array(s, dtype=dtype)
-    t = np.ones_like(s)
-    scale_x, scale_y = (np.full_like(s, math.sqrt(q)) for q in (q_x, q_y))
-    relu_layer(s, t, scale_x, scale_y, 1 / scale_x, 1 / scale_y)
-    return s, t
-
-
 # --- one layer
 
 
@@ -47,19 +37,9 @@ def test_relu_layer_gives_the_moments_of_gaussians(cosine, rng):
     q_x, q_y = 0.7, 2.0
     root = np.linalg.cholesky([[q_x, cosine * math.sqrt(q_x * q_y)], [cosine * math.sqrt(q_x * q_y), q_y]])
     u, v = root @ rng.normal(size=(2, 1_000_000))
-    (s,), (t,) = through_relu([cosine * math.sqrt(q_x * q_y)], q_x, q_y)
+    s, t = through_relu(np.array(cosine * math.sqrt(q_x * q_y)), 1.0, np.array(q_x), np.array(q_y))
     for value, draws in [(s, np.maximum(u, 0) * np.maximum(v, 0)), (t, ((u > 0) & (v > 0)).astype(float))]:
         assert abs(value - draws.mean()) < 4 * draws.std() / 1000
-
-
-def test_the_polynomials_of_float32_agree_with_arccos_in_float64():
-    c = np.linspace(-1, 1, 100_001)
-    exact, fast = through_relu(c, 1.0, 1.0), through_relu(c, 1.0, 1.0, np.float32)
-    assert np.abs(exact[0] - fast[0]).max() < 3e-7
-    # Next to |c| = 1 the angle is the root of what rounding leaves of 1 - |c|.
-    inside = np.abs(c) < 0.99
-    assert np.abs(exact[1] - fast[1])[inside].max() < 3e-7
-    assert np.abs(exact[1] - fast[1]).max() < 2e-4
 
 
 # --- dense networks
@@ -161,15 +141,54 @@ def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, hi
 # --- convolutional networks
 
 
+def box_mean(values, width):
+    """Means over the width x width pixels around each pixel or pair of pixels: dictionaries; 0 outside."""
+    r = width // 2
+    shifts = [(a, b) for a in range(-r, r + 1) for b in range(-r, r + 1)]
+    return {
+        at: sum(values.get(tuple((i + a, j + b) for i, j in at), 0.0) for a, b in shifts) / width**2 for at in values
+    }
+
+
 @pytest.mark.parametrize("head", ["flatten", "pool"])
 @pytest.mark.parametrize("filters", [(1,), (3, 3, 5), (7, 3)])
-def test_both_implementations_agree(filters, head, rng):
-    X, Y = rng.normal(size=(3, 84)), rng.normal(size=(19, 84))
-    X[1], X[2, :40], Y[0] = 0, 0, X[2]
-    options = dict(head=head, hidden=1, shape=(2, 6, 7), w_std=1.2, b_std=0.1)
-    here, there = CNTK(filters, **options), CNTK(filters, device="cpu", **options)
-    np.testing.assert_allclose(here(X, Y), there(X, Y), rtol=1e-7)
-    np.testing.assert_allclose(here.diag(X), there.diag(X), rtol=1e-7)
+def test_cntk_is_that_of_a_loop_over_pixels(filters, head, rng):
+    X = rng.normal(size=(2, 24))
+    kernel = CNTK(filters, head=head, hidden=0, shape=(2, 3, 4), w_std=1.2, b_std=0.1)
+    x, y = X.reshape(2, 2, 3, 4)
+    pixels, w, b = list(np.ndindex(3, 4)), 1.2**2, 0.1**2
+    s = {(p, q): x[:, *p] @ y[:, *q] / 2 for p in pixels for q in pixels}
+    t = dict.fromkeys(s, 0.0)
+    q_x, q_y = ({(p,): (v[:, *p] ** 2).mean() for p in pixels} for v in (x, y))
+    for width in filters:
+        s, q_x, q_y = ({at: w * m + b for at, m in box_mean(v, width).items()} for v in (s, q_x, q_y))
+        t = {at: s[at] + w * m for at, m in box_mean(t, width).items()}
+        for p, q in s:
+            norm = math.sqrt(q_x[(p,)] * q_y[(q,)])
+            angle = math.acos(s[p, q] / norm)
+            share = (math.pi - angle) / (2 * math.pi)
+            s[p, q] = norm * math.sin(angle) / (2 * math.pi) + share * s[p, q]
+            t[p, q] *= share
+        q_x, q_y = ({at: v / 2 for at, v in q.items()} for q in (q_x, q_y))
+    mean = np.mean([s[p, q] + t[p, q] for p, q in s if head == "pool" or p == q])
+    assert kernel(X[:1], X[1:])[0, 0] == pytest.approx(w * mean + b, rel=1e-10)
+
+
+def test_images_in_chunks_give_what_they_give_together(rng, monkeypatch):
+    X = rng.normal(size=(9, 24))
+    kernel = CNTK((3,), shape=(2, 3, 4))
+    K, diagonal = kernel(X), kernel.diag(X)
+    monkeypatch.setattr("handful.proxies.conv.CHUNK", {"cpu": 50})
+    np.testing.assert_allclose(kernel(X), K, rtol=1e-12)
+    np.testing.assert_allclose(kernel.diag(X), diagonal, rtol=1e-12)
+
+
+def test_without_torch_there_is_one_clear_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "handful.proxies.conv", raising=False)
+    monkeypatch.delattr("handful.proxies.conv", raising=False)
+    with pytest.raises(ImportError, match="CNTK needs torch: pip install torch"):
+        CNTK()(np.ones((2, 16)))
 
 
 @pytest.mark.parametrize("head", ["flatten", "pool"])
@@ -203,20 +222,6 @@ def test_float32_gives_an_image_and_its_copy_what_float64_gives(rng):
         np.testing.assert_allclose(np.diag(kernel(X, X.copy())), kernel.diag(X.astype(np.float64)), rtol=2e-6)
 
 
-@pytest.mark.parametrize("head", ["flatten", "pool"])
-def test_the_number_of_threads_and_of_neighbours_changes_nothing(head, rng):
-    X = rng.normal(size=(37, 48)).astype(np.float32)
-    kernel = CNTK((3, 3), head=head, shape=(3, 4, 4))
-    K = kernel(X)
-    before = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
-        assert (kernel(X) == K).all()
-    finally:
-        numba.set_num_threads(before)
-    assert (kernel(X[5:8], X[:20]) == K[5:8, :20]).all()
-
-
 # --- every kernel
 
 
@@ -246,11 +251,9 @@ def test_kernels_take_every_kind_of_array(kernel, rng):
     assert kernel(floats, floats.astype(np.float64)).dtype == np.float64
 
 
-def test_classical_kernels_are_those_of_scikit_learn(rng):
+def test_rbf_is_that_of_scikit_learn(rng):
     X = rng.normal(size=(6, 4))
     np.testing.assert_allclose(RBF()(X), rbf_kernel(X))
-    np.testing.assert_allclose(Polynomial(3, gamma=0.5, coef0=2)(X), (0.5 * X @ X.T + 2) ** 3)
-    np.testing.assert_allclose(Linear()(X), X @ X.T)
 
 
 # --- bad input
@@ -261,14 +264,12 @@ def test_classical_kernels_are_those_of_scikit_learn(rng):
     [
         (RBF(0), "gamma of RBF must be a finite number greater than 0, got gamma=0"),
         (RBF("scale"), "gamma of RBF"),
-        (Polynomial(0), "degree of Polynomial must be an integer of at least 1"),
-        (Polynomial(2, coef0=-1.0), "coef0 of Polynomial must be a finite number of at least 0"),
         (NTK(-1), "hidden of NTK must be an integer of at least 0"),
         (NTK(w_std=0.0), "w_std of NTK must be a finite number greater than 0"),
         (NTK(b_std=np.nan), "b_std of NTK"),
         (CNTK(()), "filters of CNTK must be a tuple of at least 1 width"),
         (CNTK((3, 4)), "filters of CNTK must have odd widths"),
-        (CNTK(head="max"), 'head of CNTK must be "flatten" or "pool", got head='),
+        (CNTK(head="max"), "head of CNTK must be one of"),
         (CNTK(shape=(4, 4)), r"shape of CNTK must be \(channels, height, width\)"),
         (CNTK(shape=(1, 0, 16)), "shape of CNTK must be an integer of at least 1"),
         (CNTK(shape=(3, 4, 4)), "rows must have 48 values, got 16"),

@@ -1,20 +1,19 @@
 """VCGMM against the textbook's loops, weighted EM of a mixture, and what must hold whatever the data."""
 
 import warnings
+from dataclasses import replace
 
 import numba
 import numpy as np
 import pytest
-from handful.clustering import AFKMC2, PRINTED, VCGMM, TruncatedEM, quantization_error
-from handful.clustering.moves import choose_moves, removal_losses, split_gains, split_gains_of_few
-from handful.clustering.variational import VariationalEM, random_neighbours, random_sets
-from handful.clustering.vcgmm_kernels import Threads, group_by_cluster, responsibilities, responsibilities_of_few
+from handful.clustering import VCGMM, quantization_error
+from handful.clustering.moves import choose_moves, removal_losses, split_gains
+from handful.clustering.variational import PAPER, TruncatedEM, VariationalEM, random_neighbours, random_sets
+from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 FULL = dict(compute_labels=False, tol=0.0)
@@ -81,7 +80,7 @@ def test_iterations_are_those_of_the_textbook(rng, n_warmup):
     C, width = 15, 4
     centers, variance = X[:C].copy(), 0.0
     G, K = random_neighbours(C, width, rng), random_sets(300, C, width, rng)
-    algorithm = TruncatedEM(**PRINTED, n_warmup=n_warmup)
+    algorithm = replace(PAPER, n_warmup=n_warmup)
     model = VCGMM(C, n_neighbors=width, init=centers, algorithm=algorithm, tol=0.0, max_iter=4, compute_labels=False)
     state = []
 
@@ -153,7 +152,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
     st.sampled_from(["shared", "isotropic"]),
     st.sampled_from(["afkmc2", "greedy", "k-means++"]),
     st.sampled_from([0, 2]),
-    st.sampled_from([None, "empty", "split"]),
+    st.sampled_from([None, "split"]),
     st.sampled_from(["soft", "hard", "hardened"]),
 )
 def test_the_bound_never_decreases(seed, dtype, covariance, init, n_random, moves, assignment):
@@ -189,9 +188,7 @@ def test_weight_two_is_the_row_twice(rng):
     u = np.ones(300)
     u[:90] = 2
     start = X[rng.permutation(300)[:12]]
-    options = dict(
-        init=start, n_neighbors=12, max_iter=200, algorithm=TruncatedEM(moves="empty", grow=False), random_state=0
-    )
+    options = dict(init=start, n_neighbors=12, max_iter=200, algorithm=STILL, random_state=0)
     a = VCGMM(12, **options).fit(X, sample_weight=u)
     b = VCGMM(12, **options).fit(np.r_[X, X[:90]])
     np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-8)
@@ -206,7 +203,7 @@ def test_rows_of_weight_zero_count_as_absent(rng):
     np.testing.assert_array_equal(a.cluster_centers_, b.cluster_centers_)
 
 
-@pytest.mark.parametrize("factor", [1e-150, 1e-3, 4.0, 1e6])
+@pytest.mark.parametrize("factor", [1e-3, 4.0, 1e6])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
 def test_result_follows_shift_and_scale(rng, factor, shift):
     X = blobs(rng)
@@ -229,7 +226,7 @@ def test_papers_rule_ends_at_the_first_small_relative_change(rng, factor):
     assert not small[:-1].any()
 
 
-@pytest.mark.parametrize(("moves", "rtol"), [("empty", 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
+@pytest.mark.parametrize(("moves", "rtol"), [(None, 1e-3), ("split", 0.04)])  # moves that tie lead elsewhere
 def test_float32_is_as_good_as_float64(rng, moves, rtol):
     X = blobs(rng, n=4000, d=20, k=60)
     model = VCGMM(40, init=X[:40], n_neighbors=8, algorithm=TruncatedEM(moves=moves, grow=False), random_state=1)
@@ -281,8 +278,8 @@ def test_stretches_cover_every_point_once():
 
 def test_clusters_are_found(rng):
     X = blobs(rng, n=3000, k=15)
-    for options in ({}, {"coreset_size": 800}, {"init": AFKMC2(20), "n_clusters": 25}):
-        model = VCGMM(**{"n_clusters": 15, "random_state": 0, **options}).fit(X)
+    for options in ({}, {"coreset_size": 800}, {"init": "afkmc2", "n_clusters": 25}):
+        model = quietly(VCGMM(**{"n_clusters": 15, "random_state": 0, **options}), X)
         within = quantization_error(X, model.cluster_centers_) / X.size
         assert within < 1.3, options  # the noise has a variance of 1, the data one of 17
 
@@ -392,7 +389,7 @@ def test_split_moves_leave_a_bad_optimum(rng):
     X = means[np.repeat(np.arange(12), 100)] + rng.normal(size=(1200, 2))
     options = dict(init=X[:12], assignment="hard", random_state=0)  # in one blob
     stuck, free = (
-        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in ("empty", "split")
+        quietly(VCGMM(12, algorithm=TruncatedEM(moves=moves, grow=False), **options), X) for moves in (None, "split")
     )
     assert quantization_error(X, stuck.cluster_centers_) > 10 * quantization_error(X, free.cluster_centers_)
     assert len(np.unique(np.rint(free.cluster_centers_[:, 0] / 30))) == 12
@@ -402,7 +399,7 @@ def test_split_moves_leave_a_bad_optimum(rng):
 @pytest.mark.parametrize("covariance", ["shared", "isotropic"])
 def test_split_moves_raise_the_bound_and_lower_the_error(rng, covariance):
     X = blobs(rng, n=4000, k=60)
-    algorithms = [TruncatedEM(start="nearest", moves=moves, grow=False) for moves in ("empty", "split")]
+    algorithms = [TruncatedEM(start="nearest", moves=moves, grow=False) for moves in (None, "split")]
     options = dict(covariance=covariance, init="afkmc2", random_state=0)
     plain, moved = (quietly(VCGMM(50, algorithm=algorithm, **options), X) for algorithm in algorithms)
     assert moved.n_moves_ > 0
@@ -476,6 +473,8 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": OTHER_SEEDS,
     "check_sample_weight_equivalence_on_sparse_data": OTHER_SEEDS,
 }
+ASKS_FOR_CLASSES = "asks whatever has predict_proba for a classifier's tags; test_sparse_input compares with dense rows"
+OF_CORESETS = EXPECTED | {f"check_estimator_sparse_{kind}": ASKS_FOR_CLASSES for kind in ("array", "matrix")}
 
 
 @parametrize_with_checks(
@@ -483,7 +482,7 @@ EXPECTED = {
         VCGMM(3),
         VCGMM(3, coreset_size=50, init="afkmc2", covariance="isotropic"),
     ],
-    expected_failed_checks=lambda estimator: EXPECTED,
+    expected_failed_checks=lambda estimator: OF_CORESETS if estimator.coreset_size else EXPECTED,
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
@@ -495,9 +494,6 @@ ODD = {
     "constant": lambda X: np.ones_like(X),
     "three distinct rows": lambda X: X[np.arange(len(X)) % 3],
     "one huge outlier": lambda X: np.where(np.arange(len(X))[:, None] == 3, 1e30, X),
-    "denormal": lambda X: X * 1e-310,
-    "tiny": lambda X: X * 1e-200,
-    "tiny float32": lambda X: (X * 1e-40).astype(np.float32),
     "large float32": lambda X: (X * 1e8).astype(np.float32),
     "far from the origin": lambda X: (X + 1e5).astype(np.float32),
     "uneven columns": lambda X: X * 10.0 ** np.arange(-6, 6, 2),
@@ -527,52 +523,24 @@ def test_odd_data_give_finite_centres(rng, name, covariance, init):
     ("options", "names"),
     [
         (dict(n_clusters=21), "n_clusters must be at most the number of rows, got 21 for 20"),
-        (dict(n_clusters=0), "n_clusters must be an integer of at least 1, got n_clusters=0"),
+        (dict(n_clusters=0), "n_clusters of VCGMM must be an integer of at least 1, got n_clusters=0"),
         (dict(n_clusters=2.0), r"n_clusters .* got n_clusters=2\.0"),
         (dict(n_neighbors=0), "n_neighbors"),
-        (dict(algorithm=TruncatedEM(n_random=-1)), "n_random"),
-        (dict(init=AFKMC2(0)), "chain_length"),
         (dict(max_iter=True), "max_iter"),
-        (dict(coreset_size=0), "coreset_size must be an integer of at least 1"),
+        (dict(coreset_size=0), "coreset_size of VCGMM must be an integer of at least 1"),
         (dict(coreset_size=2), "coreset_size must be an integer of at least 3, got coreset_size=2: a row for each"),
         (dict(tol=-1.0), "tol"),
         (dict(tol=np.nan), "tol"),
-        (dict(init="best"), "init must be one of"),
+        (dict(init="best"), "init of VCGMM must be one of"),
         (dict(init=np.ones((2, 2))), r"init must have shape \(3, 4\)"),
-        (dict(algorithm=TruncatedEM(start="here")), "start must be one of"),
-        (dict(algorithm=TruncatedEM(moves="all")), "moves must be one of"),
-        (dict(algorithm=TruncatedEM(grow=2)), "grow must be one of"),
-        (dict(algorithm=TruncatedEM(n_warmup=-1)), "n_warmup must be"),
         (dict(assignment="half"), "assignment"),
         (dict(covariance="full"), "covariance"),
-        (dict(algorithm=TruncatedEM(stopping="never")), "stopping must be one of"),
-        (dict(algorithm="slow"), r"algorithm must be one of \('fast', 'paper'\) or a TruncatedEM"),
-        (dict(algorithm=AFKMC2()), "algorithm must be one of"),
+        (dict(algorithm="slow"), "algorithm of VCGMM must be one of"),
     ],
 )
 def test_bad_options_are_named(rng, options, names):
     with pytest.raises(ValueError, match=names):
         VCGMM(**{"n_clusters": 3, **options}).fit(rng.normal(size=(20, 4)))
-
-
-def test_a_grid_search_reaches_the_options_of_the_algorithm_and_of_the_seeding(rng):
-    X = blobs(rng, n=200, k=6)
-    grid = {"algorithm__moves": [None, "split"], "init__chain_length": [1, 5]}
-    search = GridSearchCV(VCGMM(6, init=AFKMC2(), algorithm=TruncatedEM(), random_state=0), grid, cv=2)
-    best = quietly(search, X).best_estimator_
-    alone = clone(best).set_params(**search.best_params_)
-    assert alone.algorithm is not best.algorithm
-    np.testing.assert_array_equal(quietly(alone, X).cluster_centers_, best.cluster_centers_)
-
-
-def test_names_stand_for_objects(rng):
-    X = blobs(rng, n=300, k=6)
-    printed = TruncatedEM(start="random", moves=None, grow=False, stopping="relative")
-    pairs = [(dict(), dict(algorithm=TruncatedEM())), (dict(algorithm="paper"), dict(algorithm=printed))]
-    pairs += [(dict(init="afkmc2"), dict(init=AFKMC2(chain_length=2)))]
-    for by_name, by_object in pairs:
-        fits = [quietly(VCGMM(20, random_state=0, **options), X) for options in (by_name, by_object)]
-        assert fits[0].lower_bounds_ == fits[1].lower_bounds_
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
@@ -601,7 +569,7 @@ def test_rows_that_cannot_be_clustered_are_named(rng, rows, weights, names):
         VCGMM(3).fit(rng.normal(size=(rows, 4)), sample_weight=weights)
 
 
-@pytest.mark.parametrize("moves", [None, "empty", "split"])
+@pytest.mark.parametrize("moves", [None, "split"])
 def test_equal_rows_leave_one_cluster_with_points_of_its_own(moves):
     with pytest.warns(ConvergenceWarning, match="19 of 20 clusters have no points of their own"):
         assert VCGMM(20, algorithm=TruncatedEM(moves=moves), random_state=0).fit(np.ones((100, 3))).n_empty_ == 19
@@ -652,53 +620,6 @@ def test_the_criterion_finds_the_number_of_clusters(rng):
     X = blobs(rng, n=2000, d=4, k=5) + 0.0
     criteria = {k: quietly(VCGMM(k, random_state=0), X).bic(X) for k in (2, 3, 5, 9)}
     assert min(criteria, key=criteria.get) == 5
-
-
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gains_of_few_clusters_are_those_of_the_kernel(hard, dtype):
-    rng = np.random.default_rng(0)
-    C, n = 12, 700
-    Y = rng.normal(size=(n, 16)).astype(dtype)
-    Y[:40] = Y[0]  # a cluster of equal rows cannot be cut
-    centers = np.concatenate([Y[:1], Y[50 : 50 + C - 1]])
-    sq_dist = ((Y[:, None].astype(float) - centers) ** 2).sum(axis=2)
-    K = np.argsort(sq_dist, axis=1)[:, :3].astype(np.int32)
-    K[:40] = 0
-    best = np.take_along_axis(sq_dist, K.astype(int), axis=1).astype(dtype)
-    share = np.exp(best[:, :1].astype(float) - best) if not hard else np.tile([1.0, 0.0, 0.0], (n, 1))
-    share /= share.sum(axis=1, keepdims=True)
-    entries, edges = group_by_cluster(K, share, C, False)
-    weights, slope, uniforms = rng.random(n) + 0.1, np.full(C, 0.7, dtype), rng.random((C, 2))
-    arrays = Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, 0.3
-    found = []
-    for few in (True, False):
-        gain, halves = np.zeros(C), np.zeros((2 * C, 16), dtype)
-        if few:
-            split_gains_of_few(*arrays, gain, halves)
-        else:
-            split_gains(0, C, *arrays, gain, halves, np.zeros(32))
-        found.append((gain, halves))
-    tolerance = 1e-10 if dtype == np.float64 else 1e-4
-    used = found[1][0] != 0
-    assert used.sum() > C / 2
-    np.testing.assert_array_equal(found[0][0] != 0, used)
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(found[0][1][used.repeat(2)], found[1][1][used.repeat(2)], rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_responsibilities_of_few_points_are_those_of_the_kernel(hard, dtype):
-    rng = np.random.default_rng(0)
-    K, best = rng.integers(9, size=(500, 4), dtype=np.int32), (60 * rng.random((500, 4))).astype(dtype)
-    arrays = rng.random(9).astype(dtype), rng.random(9).astype(dtype) + dtype(0.1), K, best, hard, 15.0
-    found = [(np.empty((500, 4)), np.empty(500)) for _ in range(2)]
-    responsibilities_of_few(*arrays, *found[0])
-    responsibilities(0, 500, *arrays, *found[1])
-    assert hard or (found[1][0] == 0).any()
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-13)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-13, atol=1e-13)
 
 
 def test_log_densities_of_tight_clusters_far_apart_add_up_to_the_bound():

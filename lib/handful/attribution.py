@@ -30,7 +30,6 @@ class _Linear:
         check_problem(problem)
         if not isinstance(problem, Logistic | LeastSquares):
             raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")
-        problem.check()
         dtypes = [np.float64, np.float32]
         X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
         X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
@@ -70,7 +69,7 @@ class _Linear:
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
         shape (k p, k p), output by output."""
-        n, p, k = *self.A.shape, self.k
+        (n, p), k = self.A.shape, self.k
         way = "reduce the columns first, to principal components for example"
         check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
 
@@ -96,7 +95,7 @@ class _Linear:
         return w.reshape(p, k).astype(self.A.dtype), factor
 
     def hessian(self, W):
-        n, p, k = *self.A.shape, self.k
+        (n, p), k = self.A.shape, self.k
         H = np.zeros((k, p, k, p))
         S = self.bend(self.means(self.A @ W), np.broadcast_to(np.eye(k, dtype=W.dtype), (n, k, k)))
         for a in range(k):

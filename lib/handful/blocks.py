@@ -5,6 +5,7 @@ if the data are dask's. Only what the functions return comes into this process.
 """
 
 import re
+from contextlib import suppress
 from copy import copy
 from functools import partial, wraps
 from importlib import import_module
@@ -12,9 +13,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm.auto import tqdm
 
 from handful.types import Block, check_form, form_of, join_rows, joined
 
@@ -34,6 +37,7 @@ class Blocks:
         series; for .parquet files a column's name; None for a bag
     rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
     columns : list of str or None; the columns of .parquet files that are read, None for all but y and sample_weight
+    verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read in turn
 
     Attributes
     ----------
@@ -43,8 +47,9 @@ class Blocks:
     Raises
     ------
     ValueError
-        for files that are not there, and for lengths that differ. What differs between blocks (columns or their order,
-        labels in some of them only, numbers and words, sparse and dense) is named when they are read
+        for files that are not there, lengths that differ, and .npy files of another width or type than the first. What
+        differs between blocks (columns or their order, labels in some of them only, numbers and words, sparse and
+        dense), NaN and infinity are named when they are read, with the file
 
     Examples
     --------
@@ -55,13 +60,13 @@ class Blocks:
     """
 
     def __init__(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int | None = None, columns: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: Any = None, columns: Any = None, verbose=False
     ) -> None:
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         make = _of_dask if self._dask else _of_files if is_files(X) else _of_arrays
         # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
         self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
-        self._least = 1
+        self._least, self.verbose = 1, verbose
 
     @property
     def shapes(self):
@@ -124,9 +129,14 @@ class Blocks:
         """
         return list(self.each(function, *shared, own=own, at_once=True))
 
-    def each(self, function, *shared, own=None, at_once=False):
-        """As `map`, one result after the other; with `at_once` by all workers at the same time."""
-        tasks = self._tasks(function, *shared, own=own)
+    def each(self, function, *shared, own=None, at_once=False, start=0):
+        """As `map`, one result after the other, from block `start` on; `at_once` by all workers at the same time."""
+        tasks = self._tasks(function, *shared, own=own, start=start)
+        if not (at_once and self._dask):
+            about = dict(
+                desc=getattr(function, "__name__", "blocks").strip("_"), unit="block", disable=not self.verbose
+            )
+            tasks = tqdm(tasks, total=len(self), initial=start, **about)
         found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
         for i, (form, result) in enumerate(found):
             first = first or form
@@ -144,20 +154,33 @@ class Blocks:
         return joined(self.map(Block.take, own=own)).take(order)
 
     def write(self, path, function, *shared):
-        """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it."""
-        out = None
-        for rows, start, length in zip(self.each(function, *shared), self.starts, self.lengths):
-            if out is None:
-                out = np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
-            out[start : start + length] = rows
-        return out
+        """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it.
 
-    def _tasks(self, function, *shared, own=None):
+        What breaks off, by Ctrl-C, a full disk or a lost process, leaves `path` and ``path + ".part"``, which says how
+        many blocks are written: the same call goes on from there.
+        """
+        note, work = Path(f"{path}.part"), joblib.hash([getattr(function, "__name__", ""), shared, self.lengths])
+        done = 0
+        with suppress(FileNotFoundError, ValueError):
+            before, done = note.read_text().split()
+            done = int(done) if before == work and Path(path).is_file() else 0
+        for i, rows in enumerate(self.each(function, *shared, start=done), done):
+            if i == 0:
+                np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
+            size = Path(path).stat().st_size - self.n * rows[0].nbytes  # of the header
+            with open(path, "r+b") as file:
+                file.seek(size + int(self.starts[i]) * rows[0].nbytes)
+                file.write(np.ascontiguousarray(rows).data)
+            note.write_text(f"{work} {i + 1}")
+        note.unlink(missing_ok=True)
+        return np.load(path, mmap_mode="r+")
+
+    def _tasks(self, function, *shared, own=None, start=0):
         shared = self._dask.delayed(shared, traverse=False) if self._dask else shared
-        for i, (group, start) in enumerate(zip(self._groups, self.starts)):
+        for i, (group, first) in list(enumerate(zip(self._groups, self.starts)))[start:]:
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
-                yield self._call(_on_block, function, [self._pieces[j] for j in group], i, int(start), shared, mine)
+                yield self._call(_on_block, function, [self._pieces[j] for j in group], i, int(first), shared, mine)
 
     def _call(self, function, *args):
         return self._dask.delayed(function, pure=False)(*args) if self._dask else function(*args)
@@ -175,11 +198,17 @@ def split_places(places, counts):
 
 
 def _on_block(function, pieces, i, start, shared, own):
+    block = None
     try:
         form, block = _read(pieces, start)
         return form, function(block, *shared, *own)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"block {i} (rows from {start} on): {error}") from error
+        named = {str(a) for piece in pieces for a in getattr(piece, "args", ())[:1] if isinstance(a, Path)}
+        where = f"block {i} (rows from {start} on{''.join(f', of {name}' for name in sorted(named))})"
+        if isinstance(getattr(block, "X", None), np.ndarray) and block.X.dtype.kind == "f":
+            wrong = np.flatnonzero(~np.isfinite(block.X).reshape(len(block), -1).all(axis=1))
+            where += f", row {block.ids[wrong[0]]} with NaN or infinity" if len(wrong) else ""
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _itself(block):
@@ -282,13 +311,17 @@ def _of_files(X, y, sample_weight, rows, columns):
         lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
         return pieces, [(n, d, n * d) for n in lengths], like
     sides = [[None] * len(paths) if side is None else _paths(side) for side in (y, sample_weight)]
-    pieces, shapes = [], []
+    pieces, shapes, like = [], [], None
     for files in zip(paths, *sides, strict=True):
         arrays = [None if path is None else np.load(path, mmap_mode="r") for path in files]
         check_consistent_length(*arrays)
+        like = arrays[0][:0] if like is None else like
+        if (arrays[0].dtype, arrays[0].shape[1:]) != (like.dtype, like.shape[1:]):
+            forms = [f"rows of {a.dtype} and shape {a.shape[1:]}" for a in (arrays[0], like)]
+            raise ValueError(f"{files[0]} has {forms[0]}, but {paths[0]} has {forms[1]}; give all files in one form.")
         more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
         pieces, shapes = pieces + more[0], shapes + more[1]
-    return pieces, shapes, arrays[0][:0]
+    return pieces, shapes, like
 
 
 def _paths(X):
@@ -368,47 +401,57 @@ def _triples(items):
 
 
 def by_blocks(method):
-    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`."""
+    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`.
+
+    With ``out="path.npy"`` that is written to a file, block by block (`Blocks.write`), and comes as a memory map of it.
+    """
 
     @wraps(method)
-    def call(self, X, **options):
+    def call(self, X, *, out=None, **options):
         check_is_fitted(self)
-        return rowwise(self, method.__name__, X, **options) if is_blocks(X) else method(self, X, **options)
+        if out is not None or is_blocks(X):
+            return rowwise(self, method.__name__, X, out=out, **options)
+        return method(self, X, **options)
 
     return call
 
 
-def rowwise(estimator, method, X, **options):
+def rowwise(estimator, method, X, *, out=None, **options):
     """What a method of a fitted estimator gives for each row, an array; of dask data a dask array, yet to be computed.
+
+    With `out`, a path, it is written there block by block: a memory map.
 
     Raises
     ------
     ValueError
         for columns that are not those, or not in the order, of the data that `estimator` was fitted on
     """
-    blocks = as_blocks(X)
+    blocks = copy(as_blocks(X))
+    blocks.verbose |= bool(getattr(estimator, "verbose", False))
     if blocks.like is not None:
         validate_data(estimator, blocks.like, reset=False, skip_check_array=True)
+    slim = copy(estimator)
+    vars(slim).pop("labels_", None)
+    if out is not None:
+        return blocks.write(out, _predict, slim, method, options)
     if not is_dask(X):
-        return np.concatenate(blocks.map(_said, estimator, method, options))
+        return np.concatenate(blocks.map(_predict, slim, method, options))
     import dask
     import dask.array as da
 
-    estimator = copy(estimator)
-    vars(estimator).pop("labels_", None)
     row = X._meta_nonempty.iloc[:1] if hasattr(X, "columns") else np.zeros((1, estimator.n_features_in_))
-    none = getattr(estimator, method)(row, **options)[:0]
-    said = dask.delayed(partial(_said_of_piece, estimator, method, options, none), pure=False)
+    none = getattr(slim, method)(row, **options)[:0]
+    said = dask.delayed(partial(_said_of_piece, slim, method, options, none), pure=False)
     lengths = [np.nan] * len(blocks._pieces) if blocks._shapes is None else [n for n, *_ in blocks._shapes]
     parts = [said(piece) for piece in blocks._pieces]
     parts = [da.from_delayed(part, (n, *none.shape[1:]), none.dtype) for part, n in zip(parts, lengths)]
     return da.concatenate(parts, allow_unknown_chunksizes=True)
 
 
-def _said(block, estimator, method, options):
+def _predict(block, estimator, method, options):
     return getattr(estimator, method)(block.X, **options)
 
 
 def _said_of_piece(estimator, method, options, none, piece):
     _, block = _read([piece], 0)
-    return _said(block, estimator, method, options) if len(block) else none
+    return _predict(block, estimator, method, options) if len(block) else none

@@ -66,10 +66,6 @@ def _parser():
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_reproduction(commands)
 
-    commands.add_parser("warmup", help="compile all algorithms now, so that no first call has to").set_defaults(
-        run=_warmup
-    )
-
     data = commands.add_parser("data", help="list the data sets, or fetch one")
     data.set_defaults(run=_data_list)
     actions = data.add_subparsers(metavar="ACTION")
@@ -103,19 +99,11 @@ def _needs_checkout(args):
     )
 
 
-def _warmup(args):
-    from handful.compiling import NOTICE
-    from handful.warmup import warm_up
-
-    NOTICE.quiet()
-    warm_up()
-    return 0
-
-
 def _data_list(args):
-    from handful import data
+    from handful.data.loaders import states
 
-    print(data.status()[["where", "shape", "licence"]].reset_index().to_string(index=False, justify="left"))
+    for name, state in states().items():
+        print(f"{name:<24} {state['where']:<16} {state['shape']:<26} {state['licence']}")
     print("\n`handful data fetch NAME` downloads a data set and checks it.")
     return 0
 

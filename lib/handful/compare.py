@@ -37,7 +37,7 @@ def compare(
     test: Any = None,
     controls: bool = True,
     verbose: bool = True,
-) -> Any:
+) -> Comparison:
     """Is choosing rows worth it here? Scores and seconds of selectors beside uniform, stratified and all rows.
 
     For each seed the rows are split; each method chooses from the training rows, a clone of `estimator` trains on what

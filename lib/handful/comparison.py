@@ -2,13 +2,23 @@
 
 import textwrap
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 from typing import Any
 
 import numpy as np
 
 ALL_ROWS, UNIFORM, STRATIFIED = "all rows", "uniform", "stratified"
 BEST_DRAW, MORE_ROWS = "best of draws", "more uniform rows"  # what the selectors' seconds could have bought instead
+# How lines look: colour, mark, dashes. The methods beside the selectors are grey; the colours are Okabe and Ito's.
+GREYS = {UNIFORM: ("#777777", "o", ":"), STRATIFIED: ("#777777", "s", "--")}
+GREYS |= {BEST_DRAW: ("#9a9a9a", "^", "-."), MORE_ROWS: ("#9a9a9a", "v", ":")}
+COLOURS = [
+    ("#D55E00", "D", "-"),
+    ("#0072B2", "s", "-"),
+    ("#009E73", "P", "-"),
+    ("#CC79A7", "X", "-"),
+    ("#E69F00", "*", "-"),
+]
 WIDTH = 100  # characters of a line of what a Comparison prints
 
 
@@ -46,12 +56,12 @@ class Comparison:
         table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
         head, *lines = table.to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
-        shown = [("method", head)]
+        rows = [("method", head)]
         for method in names.unique():
             own = [line for name, line in zip(names, lines) if name == method]
-            shown += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
-        width = max(len(name) for name, _ in shown)
-        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in shown)])
+            rows += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in rows)])
 
     @property
     def _sign(self):
@@ -108,30 +118,34 @@ class Comparison:
         import matplotlib.pyplot as plt
 
         if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+            _, axes = plt.subplots(1, 2, figsize=(6.9, 2.9), layout="constrained")
         table = self.summary()
         table["seconds"] = table["choose_seconds"] + table["train_seconds"]
         table["score"] *= self._sign
+        looks = cycle(COLOURS)
         for method, rows in table.groupby("method", sort=False):
             if method == ALL_ROWS:
                 score, std = rows["score"].item(), np.nan_to_num(rows["score_std"].item())
-                axes[0].axhline(score, color="black", linestyle="--", label=method)
-                axes[0].axhspan(score - std, score + std, color="black", alpha=0.1, linewidth=0)
-                axes[1].axhline(rows["seconds"].item(), color="black", linestyle="--", label=method)
+                axes[0].axhspan(score - std, score + std, color="#222222", alpha=0.1, linewidth=0)
+                for axis, level in zip(axes, (score, rows["seconds"].item())):
+                    axis.axhline(level, color="#222222", linewidth=1, label=method)
                 continue
-            [line] = axes[0].plot(rows["size"], rows["score"], marker="o", label=method)
+            color, marker, dashes = GREYS.get(method) or next(looks)
+            look = dict(color=color, marker=marker, linestyle=dashes, markersize=4, linewidth=1.3, label=method)
             low, high = rows["score"] - rows["score_std"], rows["score"] + rows["score_std"]
-            axes[0].fill_between(rows["size"], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-            axes[1].plot(rows["size"], rows["seconds"], marker="o", color=line.get_color(), label=method)
+            axes[0].fill_between(rows["size"], low, high, color=color, alpha=0.15, linewidth=0)
+            for axis, column in zip(axes, ("score", "seconds")):
+                axis.plot(rows["size"], rows[column], **look)
         sizes = sorted(table.loc[table["method"] != ALL_ROWS, "size"].unique())
         for axis, label in zip(axes, (self._label, "seconds to choose and train")):
             axis.set(xscale="log", xlabel="rows chosen", ylabel=label)
             axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
             axis.minorticks_off()
             axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(alpha=0.3)
+            axis.grid(color="#e4e4e4", linewidth=0.5)
+            axis.set_axisbelow(True)
         axes[1].set_yscale("log")
-        axes[0].legend(frameon=False)
+        axes[0].legend(frameon=False, fontsize="small")
         return axes
 
 

@@ -58,7 +58,7 @@ class Coreset:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Rows of `X` and of each further array, and the weights.
 
         Parameters
@@ -115,12 +115,12 @@ class Selector(BaseEstimator):
     _options = {"size": integer()}  # those of a subclass are added: see `check_options`
     _needs_y = False  # `fit` refuses y=None
     _takes_sparse = False
-    _dtypes = (np.float64, np.float32)  # others are converted to the first
+    _dtypes: tuple[type, ...] = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _draws = False  # independent rows whose weights estimate every sum: each block draws its share of `size`
     _rows_per_column = 4  # the fewest rows of a block for each column
-    _size_per_column = 0  # a smaller `size` is chosen from a sample of the blocks as large as one: see `_select_blocks`
+    _size_per_column: float = 0  # a smaller `size` is chosen from a sample of the blocks: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -248,7 +248,7 @@ class Selector(BaseEstimator):
         check_is_fitted(self, "indices_")
         return Coreset(self.indices_, self.weights_)
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``."""
         return self.coreset_.take(X, *arrays)
 

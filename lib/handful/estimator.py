@@ -179,7 +179,7 @@ class CoresetEstimator(Delegate):
         self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
         if is_blocks(X):
             for name in ("n_features_in_", "feature_names_in_"):
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
                 if hasattr(self.selector_, name):
                     setattr(self, name, getattr(self.selector_, name))
         else:

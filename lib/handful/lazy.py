@@ -1,7 +1,7 @@
 """Names of a package that are imported when one of them is asked for: they need torch, or time."""
 
 import sys
-from pkgutil import resolve_name
+from importlib import import_module
 
 
 def lazy_names(package, homes):
@@ -17,8 +17,8 @@ def lazy_names(package, homes):
     def __getattr__(name):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes[name]
-        return resolve_name(home if home == f"{package}.{name}" else f"{home}:{name}")
+        home = import_module(homes[name])  # what it lacks is told, where pkgutil would ask this function again
+        return home if homes[name] == f"{package}.{name}" else getattr(home, name)
 
     def __dir__():
         return sorted({*vars(sys.modules[package]), *homes})

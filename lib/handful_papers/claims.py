@@ -100,7 +100,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Run:
-    """What `evidence(run)` sees: rows (the record's CSV as a data frame), parameters, facts, profile, names of data."""
+    """What `evidence(run)` sees: rows (the record's CSV as a data frame), parameters, facts, profile, names of data.
+
+    Facts that all its claims may need it adds by ``run.facts.update``.
+    """
 
     rows: object
     parameters: dict

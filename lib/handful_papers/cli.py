@@ -25,6 +25,9 @@ def add_commands(commands):
     report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
     report.add_argument("--profile", choices=PROFILES, action="append", help="default: the committed ones")
     report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
+    report.add_argument(
+        "--crate", action="store_true", help="write figures/ro-crate-metadata.json, an RO-Crate of the records"
+    )
     report.add_argument("--check", action="store_true", help="fail if a committed record is refused, stale or unclean")
     audit = commands.add_parser("audit", help="run a random share of the recorded tasks again, and compare")
     audit.add_argument("--share", type=float, default=0.02, help="of each sweep's tasks (default: .02; at least one)")
@@ -77,7 +80,7 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import picture, run, site
+    from handful_papers import crate, picture, run, site
 
     profiles = tuple(args.profile or run.COMMITTED)
     if args.judge:
@@ -85,6 +88,8 @@ def _report(args):
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
         picture.write()
+    if args.crate:
+        print(f"RO-Crate: {crate.write()}")
     print(site.terminal(profiles))
     rows, refused = site.item_rows(profiles)
     wrong = refused + [

@@ -404,7 +404,7 @@ def run_of(record, folder):
     import pandas as pd
 
     rows = pd.read_csv(Path(folder) / f"{record['item'].split('/')[1]}.csv", keep_default_na=False, na_values=[""])
-    return Run(rows, record["parameters"], record["facts"], record["profile"], tuple(record["data"]))
+    return Run(rows, record["parameters"], dict(record["facts"]), record["profile"], tuple(record["data"]))
 
 
 def claims_table(claims):

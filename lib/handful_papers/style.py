@@ -12,7 +12,7 @@ from handful_papers.claims import HOME
 
 # Width of a column and of a page of the papers, in inches.
 WIDTHS = {"single": 3.35, "double": 6.9}
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+BLUE, ORANGE, GREEN, RED, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 BLACK, GREY, PALE = "#222222", "#777777", "#9a9a9a"
 REPRODUCED, EXTENSION = BLUE, RED  # the paper's method; ours
 LIGHT, DARK = "#6aaed6", "#00395c"  # shades of the paper's method, where a figure has many of its variants

@@ -107,19 +107,9 @@ def test_ratios_are_averaged_as_logarithms_cases_counted_and_theorems_compared_w
 @pytest.mark.parametrize(
     ("claim", "evidence", "reason", "why"),
     [
-        (
-            dict(needs={"rows": 100}),
-            Evidence({"": NOISY}, facts={"rows": 99}),
-            SIZE,
-            "needs rows of at least 100, got 99",
-        ),
+        (dict(needs={"rows": 100}), Evidence({"": NOISY}, facts={"rows": 99}), SIZE, "needs rows of at least 100, got"),
         (dict(needs={"rows": 100}), NOISY, SIZE, "not told by the run"),
-        (
-            dict(needs={"data": ["svhn"]}),
-            Evidence({"": NOISY}, facts={"data": "mnist"}),
-            DATA,
-            "needs data svhn, got mnist",
-        ),
+        (dict(needs={"data": ["svhn"]}), Evidence({"": NOISY}, facts={"data": "mnist"}), DATA, "data svhn, got mnist"),
         (dict(needs={"seeds": 6}), NOISY, SIZE, "got 5"),
         (dict(on=["song"]), NOISY, DATA, "song, which the run did not take"),
         ({}, Evidence(lacks="nothing was run", reason=DATA), DATA, "nothing was run"),

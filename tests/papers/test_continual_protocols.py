@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 from handful_papers.bico import continual, continual_stream
-from handful_papers.bico.continual_data import (
-    images,
-    permuted_tasks,
-    split_tasks,
-    stream_of,
-)
+from handful_papers.bico.continual_data import images, permuted_tasks, split_tasks, stream_of
 from handful_papers.bico.fig13_merge_reduce import algorithm_3
 from handful_papers.bico.stacked import StackedMLP
-from sklearn.base import clone
 
 
 @pytest.fixture(scope="module")
@@ -96,25 +90,6 @@ def test_every_method_fills_the_memory(method, arrays):
         rows = {r.tobytes() for r in kept[0, 6 * older : 6 * older + 6]}
         assert len(rows) == 6
         assert rows <= {r.tobytes() for r in tasks[older].X}
-
-
-@pytest.mark.parametrize("score", ["linear", "quadratic"])
-def test_a_bilevel_memory_starts_from_one_point_and_chooses_all_others(score, arrays):
-    X, y = arrays[0][:300], arrays[1][:300]
-    few = clone(continual.bilevel(score))
-    for classes in (range(10), (3, 8)):
-        rows = np.isin(y, list(classes))
-        chosen = [few.set_params(random_state=seed, size=6).fit(X[rows], y[rows]).indices_ for seed in range(6)]
-        assert len({c[0] for c in chosen}) > 1
-        if len(classes) == 10:  # six of ten classes are too few to begin with one point of each
-            assert np.mean([len(set(y[rows][c])) for c in chosen]) > 5
-        else:
-            assert all(len(set(y[rows][c])) == 2 for c in chosen)
-    # the second point is the one that exact training on the first asks for, whatever its class
-    first = few.set_params(size=1, random_state=0).fit(X, y).indices_
-    second = few.set_params(size=2, random_state=0).fit(X, y).indices_
-    assert first[0] == second[0]
-    assert y[second[1]] != y[first[0]]
 
 
 def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reservoir_evenly(arrays):

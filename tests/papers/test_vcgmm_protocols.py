@@ -3,21 +3,10 @@ import pandas as pd
 import pytest
 from handful.clustering import quantization_error
 from handful_papers.vcgmm import arms as protocol
-from handful_papers.vcgmm.arms import (
-    Setting,
-    fit,
-    paper_settings,
-)
-from handful_papers.vcgmm.data import cut_patches
+from handful_papers.vcgmm.arms import Setting, fit, paper_settings
 from handful_papers.vcgmm.lloyd import bound, lloyd
-from handful_papers.vcgmm.scaling import draw_coreset, measure
-from handful_papers.vcgmm.tables import (
-    cost_to_reach,
-    nearest_to_target,
-    relative_errors,
-    same_error_ratios,
-    summarise,
-)
+from handful_papers.vcgmm.scaling import measure
+from handful_papers.vcgmm.tables import cost_to_reach, nearest_to_target, relative_errors, same_error_ratios, summarise
 
 
 @pytest.fixture(scope="module")
@@ -145,28 +134,6 @@ def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():
 
 
 # data ---------------------------------------------------------------------------------------------------------------
-
-
-def test_patches_are_cut_from_the_images():
-    images = np.random.default_rng(0).integers(256, size=(3, 3, 6, 6), dtype=np.uint8)
-    patches = cut_patches(images, 200, size=2, rng=np.random.default_rng(1))
-    windows = np.lib.stride_tricks.sliding_window_view(images, (2, 2), axis=(2, 3))
-    every = {w.tobytes() for w in np.moveaxis(windows, 1, 3).reshape(-1, 12)}
-    assert {p.tobytes() for p in patches} <= every
-    assert len({p.tobytes() for p in patches}) > 50
-    grey = cut_patches(images, 200, size=2, rng=np.random.default_rng(1), grey=True)
-    np.testing.assert_array_equal(grey, patches.reshape(-1, 3, 4).mean(axis=1).astype(np.uint8))
-
-
-def test_memory_of_a_coreset_does_not_grow_with_the_file(tmp_path):
-    rng, megabytes = np.random.default_rng(0), []
-    for n in (100_000, 800_000):
-        X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.uint8, shape=(n, 48))
-        X[:] = rng.integers(256, size=48, dtype=np.uint8)
-        X[::7] += 1
-        megabytes.append(draw_coreset(X, 2000, seed=0)[3]["megabytes"])
-    assert megabytes[1] < 1.5 * megabytes[0]  # 8 times the rows; statistics of blocks alone grow
-    assert megabytes[1] < X.nbytes / 10 / 2**20  # a tenth of the file, a fortieth of its rows as float32
 
 
 # families of mixtures ------------------------------------------------------------------------------------------------

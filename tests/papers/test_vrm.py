@@ -4,18 +4,8 @@ import pytest
 from handful_papers.vrm import cartpole
 from handful_papers.vrm.fig03_minibatch_kmeans import split
 from handful_papers.vrm.full_information import mixture_cost
-from handful_papers.vrm.regression import (
-    LEAN,
-    blobs_run,
-    make_blobs,
-    speed_ups,
-)
-from handful_papers.vrm.regret_exponents import (
-    best_in_hindsight,
-    problem,
-    regret,
-    theorem_4_bound,
-)
+from handful_papers.vrm.regression import LEAN, blobs_run, make_blobs, speed_ups
+from handful_papers.vrm.regret_exponents import best_in_hindsight, problem, regret, theorem_4_bound
 
 
 def test_blobs_lie_in_a_row_three_of_each_class():

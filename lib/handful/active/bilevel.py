@@ -8,7 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from handful.active.acquisition import Acquisition, within_reach
 from handful.bilevel.strategy import best_rows
 from handful.checks import ConvergenceError
-from handful.models import Logistic, Rows
+from handful.models import Logistic
+from handful.models.base import Rows
 from handful.models.glm import GLM
 from handful.models.inverse import as_inverse_hessian
 

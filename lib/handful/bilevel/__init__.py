@@ -4,7 +4,7 @@
 """
 
 from handful.bilevel.any_estimator import AnyEstimatorCoreset
-from handful.bilevel.design import OptimalDesign, design_gradient, design_objective
+from handful.bilevel.design import OptimalDesign
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.forward import Forward
 from handful.bilevel.proxy_coreset import ProxyCoreset
@@ -36,8 +36,6 @@ __all__ = [
     "Problem",
     "ProxyCoreset",
     "Regularised",
-    "design_gradient",
-    "design_objective",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, {name: "handful.models.network" for name in ("Network", "TrainConfig")})

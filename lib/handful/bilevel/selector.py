@@ -17,10 +17,9 @@ from handful.blocks import is_blocks
 from handful.checks import one_of
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
-from handful.models.inverse import as_inverse_hessian
+from handful.models.inverse import as_inverse_hessian, named_option
 from handful.models.joint import model_for
 from handful.models.linear import Logistic
-from handful.models.options import named_option
 from handful.models.problem import check_problem
 from handful.types import Seed, Table
 

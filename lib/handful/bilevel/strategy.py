@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.checks import ConvergenceError, check_options
+from handful.checks import ConvergenceError
 
 CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
 
@@ -12,10 +12,6 @@ class Strategy(BaseEstimator):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
 
     ranks = False  # whether, with equal weights, the first k points are the coreset of size k
-
-    def check(self):
-        """ValueError if an option makes no sense."""
-        check_options(self)
 
     def start(self, rows, labels, size, rule, rng):
         """Rows to begin with: all that may be chosen, unless a subclass draws some of them.

@@ -13,15 +13,15 @@ from handful.linalg import cell_means, centred, nearest_center, one_blas_thread
 from handful.types import Seed
 
 FEW = 256  # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each row
-ROUNDS = 3  # of Lloyd; a fourth gains less than a hundredth of the error
+ROUNDS = 10  # of Lloyd; of MNIST's error twenty more take off less than a hundredth
 
 
 class Medoids(Selector):
     """Rows that represent all others: those nearest to the centres of clusters. No labels are looked at.
 
-    Up to 256 rows: k-means++ seeds, then three rounds of Lloyd whose centres are snapped to rows, each to the one
-    nearest to the mean of its cell. For more rows: the rows nearest to the centres of `VCGMM`, whose cost hardly grows
-    with their number. The cells' summed weights become the rows' weights.
+    Up to 256 rows: those nearest to the centres of ten rounds of Lloyd from k-means++ seeds. For more rows: those
+    nearest to the centres of `VCGMM`, whose cost hardly grows with their number. The cells' summed weights become the
+    rows' weights.
 
     Parameters
     ----------
@@ -54,14 +54,15 @@ class Medoids(Selector):
         X, _ = centred(X[present], u)
         with one_blas_thread():
             if self.size <= FEW:
-                rows = plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))
+                centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(np.float32)
                 X = X.astype(np.float32)  # centred: digits enough to tell which row is nearest
                 for _ in range(ROUNDS):
-                    label = nearest_center(X, X[rows])
-                    rows = _nearest_rows(X, label, cell_means(X, label, u, self.size)[0].astype(np.float32))
+                    means, mass = cell_means(X, nearest_center(X, centers), u, self.size)
+                    centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
             else:
                 mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(X, sample_weight=u)
-                rows = _nearest_rows(X, nearest_center(X, mixture.cluster_centers_), mixture.cluster_centers_)
+                centers = mixture.cluster_centers_
+            rows = _nearest_rows(X, nearest_center(X, centers), centers)
             rows.sort()
             weights = np.bincount(nearest_center(X, X[rows]), weights=u, minlength=self.size)
         return present[rows], weights

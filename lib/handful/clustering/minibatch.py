@@ -1,8 +1,8 @@
 """Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any sampler."""
 
 import numpy as np
-from numba import njit
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
@@ -10,27 +10,27 @@ from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
     MAX_SEED,
     as_generator,
-    check_integer,
     check_magnitude,
+    check_options,
     check_sample_weight,
     check_size,
+    integer,
 )
-from handful.clustering.centers_estimator import CentersEstimator
 from handful.clustering.distances import nearest_centers
-from handful.linalg import centred, sq_distance
+from handful.clustering.estimators import CentersEstimator
+from handful.linalg import cell_means, centred, nearest_center
 
 
-@njit(cache=True)
-def kmeans_step(X, indices, weights, centers, counts):
+def kmeans_step(X, weights, centers, counts):
     """One mini-batch step: assign the batch to its nearest centres, then pull these (Sculley, Algorithm 1).
 
-    Each point moves its centre by weight / (sum of the weights the centre has seen) of the way; with weights
-    1/(n q) the expected centres are those of uniform batches.
+    Each point moves its centre by weight / (sum of the weights the centre has seen) of the way, so that the centre is
+    the weighted mean of all it has seen; with weights 1/(n q) the expected centres are those of uniform batches.
 
     Parameters
     ----------
-    X : array, shape (n, d)
-    indices, weights : arrays, shape (b,), the batch
+    X : array, shape (b, d), the batch
+    weights : array, shape (b,)
     centers : array, shape (K, d), changed in place
     counts : array, shape (K,), the weight each centre has seen; changed in place
 
@@ -38,33 +38,22 @@ def kmeans_step(X, indices, weights, centers, counts):
     -------
     array, shape (b,) : 2 ||x - c||, the norm of each point's gradient of the k-means loss before the step
     """
-    b = indices.size
-    nearest = np.empty(b, np.int64)
-    gradient_norms = np.empty(b)
-    for i in range(b):
-        x = X[indices[i]]
-        best = np.inf
-        for c in range(centers.shape[0]):
-            distance = sq_distance(x, centers[c])
-            if distance < best:
-                best = distance
-                nearest[i] = c
-        gradient_norms[i] = 2.0 * np.sqrt(best)
-    for i in range(b):
-        if weights[i] == 0.0:
-            continue
-        c = nearest[i]
-        counts[c] += weights[i]
-        rate = weights[i] / counts[c]
-        for j in range(X.shape[1]):
-            centers[c, j] += rate * (X[indices[i], j] - centers[c, j])
-    return gradient_norms
+    shift = centers.mean(axis=0)
+    near = centers - shift
+    labels = nearest_center(X - shift, near)
+    offsets = X - centers[labels]
+    steps, mass = cell_means(offsets, labels, weights, len(centers))
+    counts += mass
+    moved = mass > 0
+    centers[moved] += (mass / np.where(moved, counts, 1))[moved, None] * steps[moved]
+    return 2.0 * np.sqrt(row_norms(offsets, squared=True))
 
 
 class MiniBatchKMeans(CentersEstimator):
     """K-means on small batches drawn by a sampler of your choice, with importance weights.
 
-    Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4.
+    Sculley (2010), with the weighted update of Borsos, Krause and Levy (2018) and VRM, section 6.4. Without a sampler
+    `sklearn.cluster.MiniBatchKMeans` does more: it reassigns centres of few points.
 
     Parameters
     ----------
@@ -95,6 +84,8 @@ class MiniBatchKMeans(CentersEstimator):
     >>> MiniBatchKMeans(n_clusters=5, sampler=far_points, random_state=0).fit(X).cluster_centers_.shape
     (5, 2)
     """
+
+    _options = {"n_clusters": integer(), "batch_size": integer(), "n_steps": integer()}
 
     def __init__(
         self,
@@ -133,23 +124,19 @@ class MiniBatchKMeans(CentersEstimator):
         """
         check_in_memory("MiniBatchKMeans", X, sample_weight)
         X, sample_weight = self._check(X, sample_weight, reset=True)
-        rng = as_generator(self.random_state)
+        rng, n = as_generator(self.random_state), X.shape[0]
         self._start(X, sample_weight, rng)
-        sampler = self._make_sampler(X, rng)
-        is_weighted = not (sample_weight == sample_weight[0]).all()
+        sampler = self.sampler(X, rng) if callable(self.sampler) else self.sampler
+        if sampler is not None and sampler.n != n:
+            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {n} rows.")
         for attribute in ("labels_", "inertia_"):  # of an earlier fit, should this one be interrupted
             vars(self).pop(attribute, None)
         for _ in tqdm(range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose):
             if sampler is None:
-                indices = rng.integers(X.shape[0], size=min(self.batch_size, X.shape[0]))
-                weights = np.ones(len(indices))
+                self._step(X, rows := rng.integers(n, size=min(self.batch_size, n)), sample_weight[rows])
             else:
-                indices, weights = sampler.sample()
-            scaled = weights * sample_weight[indices] if is_weighted else weights
-            norms = self._step(X, indices, scaled)
-            if sampler is not None:
-                sampler.update(norms * sample_weight[indices] if is_weighted else norms)
-            self.n_steps_ += 1
+                rows, weights = sampler.sample()
+                sampler.update(self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows])
         return self._finish(X, sample_weight)
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -161,46 +148,35 @@ class MiniBatchKMeans(CentersEstimator):
         X, sample_weight = self._check(X, sample_weight, reset=first)
         if first:
             self._start(X, sample_weight, as_generator(self.random_state))
-        self._step(X, np.arange(X.shape[0]), sample_weight)
-        self.n_steps_ += 1
+        self._step(X, slice(None), sample_weight)
         return self._finish(X, sample_weight)
-
-    def _step(self, X, indices, weights):
-        if sparse.issparse(X):
-            X, indices = X[indices].toarray(), np.arange(len(indices))
-        return kmeans_step(X, indices, weights, self.cluster_centers_, self.counts_)
 
     @by_blocks
     def predict(self, X):
         """The nearest centre of each row, int array of shape (n,)."""
         check_is_fitted(self)
-        return self._nearest(X)[0]
+        return nearest_centers(self._validate(X), self.cluster_centers_)[0]
 
     def score(self, X, y=None, sample_weight=None):
         """Minus the (weighted) sum of squared distances to the nearest centres."""
-        sq_dist = self._nearest(X)[1]
-        return -float(check_sample_weight(sample_weight, len(sq_dist)) @ sq_dist)
-
-    def _nearest(self, X):
         check_is_fitted(self)
-        return nearest_centers(self._validate(X), self.cluster_centers_)
+        sq_dist = nearest_centers(self._validate(X), self.cluster_centers_)[1]
+        return -float(check_sample_weight(sample_weight, len(sq_dist)) @ sq_dist)
 
     def _check(self, X, sample_weight, *, reset):
         X = self._validate(X, reset=reset)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
+            check_options(self)
             check_size(self.n_clusters, X.shape[0], X.shape[0], name="n_clusters")
-        for name in ("batch_size", "n_steps"):
-            check_integer(name, getattr(self, name))
-        return X, sample_weight
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        return X, check_sample_weight(sample_weight, X.shape[0])
 
     def _start(self, X, sample_weight, rng):
-        from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
-
         if isinstance(self.init, str):
             if self.init != "k-means++":
                 raise ValueError(f"init must be 'k-means++' or an array of centres, got {self.init!r}.")
+            from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
+
             size = min(X.shape[0], max(3 * self.n_clusters, 10 * self.batch_size))
             rows = rng.choice(X.shape[0], size=size, replace=False) if size < X.shape[0] else np.arange(X.shape[0])
             if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
@@ -214,16 +190,12 @@ class MiniBatchKMeans(CentersEstimator):
             if centers.shape != (self.n_clusters, X.shape[1]):
                 raise ValueError(f"init must have shape {(self.n_clusters, X.shape[1])}, got {centers.shape}.")
         self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
-        self.counts_ = np.zeros(self.n_clusters)
-        self.n_steps_ = 0
+        self.counts_, self.n_steps_ = np.zeros(self.n_clusters), 0
 
-    def _make_sampler(self, X, rng):
-        sampler = self.sampler
-        if callable(sampler):
-            sampler = sampler(X, rng)
-        if sampler is not None and sampler.n != X.shape[0]:
-            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {X.shape[0]} rows.")
-        return sampler
+    def _step(self, X, rows, weights):
+        batch = X[rows].toarray() if sparse.issparse(X) else X[rows]
+        self.n_steps_ += 1
+        return kmeans_step(batch, weights, self.cluster_centers_, self.counts_)
 
     def _finish(self, X, sample_weight):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)

@@ -9,7 +9,6 @@ from numba import njit
 
 LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
 ROWS = 1 << 14  # points handled at once
-FEW_CLUSTERS, FEW_ENTRIES = 64, 1 << 15  # up to here numpy takes milliseconds a round, and no kernel is compiled
 NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
@@ -150,70 +149,6 @@ def split_gains(
             inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
             risen += weights[i] * (top + np.log(inner if inner > 1e-300 else 1e-300))
         gain[c] = risen
-
-
-def split_gains_of_few(Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, price, gain, halves):
-    """`split_gains` of all clusters at once in numpy: the same to rounding, for few rows and clusters."""
-    gain[:] = 0.0
-    alive = np.flatnonzero(np.diff(edges) > 1)
-    i, k = np.divmod(entries, share.shape[1])
-    ends = [centers]
-    for u in uniforms.T:  # two far points of each cluster
-        alive, far = _draw_far_of_few(Y, weights, i, edges, alive, ends[-1], u)
-        ends.append(np.zeros((len(centers), Y.shape[1]), Y.dtype))
-        ends[-1][alive] = Y[far]
-    all_cut = False
-    for step in range(LLOYD_STEPS + 1):
-        if not len(alive):
-            return
-        if not all_cut:
-            sizes = np.diff(edges)[alive]
-            starts = np.cumsum(sizes) - sizes
-            of = np.repeat(alive, sizes)
-            which = np.arange(len(of)) + np.repeat(edges[alive] - starts, sizes)
-            point, p = i[which], share[i[which], k[which]]
-            rows, w = Y[point], weights[point] * p
-        distances = np.stack([_sq_norms(rows - end[of]) for end in ends[1:]])
-        if step == LLOYD_STEPS:
-            break
-        nearer = np.where(distances[0] <= distances[1], w, 0.0)
-        shares = np.stack([nearer, w - nearer])
-        mass = np.add.reduceat(shares, starts, axis=1)
-        cut = (mass > 0.0).all(axis=0)
-        all_cut = cut.all()
-        alive, mass = alive[cut], mass[:, cut]
-        for end, part, m in zip(ends[1:], shares, mass):
-            end[alive] = np.add.reduceat(part[:, None] * rows, starts)[cut] / m[:, None]
-    heavier = mass[0] >= mass[1]
-    a, b = (end[alive] for end in ends[1:])
-    halves[2 * alive] = np.where(heavier[:, None], a, b)
-    halves[2 * alive + 1] = np.where(heavier[:, None], b, a)
-    distances.sort(axis=0)
-    slopes = slope.astype(np.float64)[of]
-    near, far = price + slopes * distances
-    z = slopes * best[point, k[which]] - near
-    if not hard:  # as in `split_gains`, the larger term taken out
-        top = np.maximum(z, 0.0)
-        inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
-        z = top + np.log(np.maximum(inner, 1e-300))
-    gain[alive] = np.add.reduceat(weights[point] * z, starts)
-
-
-def _draw_far_of_few(Y, weights, i, edges, alive, origins, u):
-    """Of each cluster in `alive` a row, drawn by weight times squared distance to its origin: clusters, their rows."""
-    of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
-    mass = weights[i] * _sq_norms(Y[i] - origins[of])
-    total = np.bincount(of, mass, minlength=len(edges) - 1)
-    alive = alive[total[alive] > 0.0]
-    # Shares add up to 1 in each cluster, so that a cluster of small distances keeps its digits in the common sum.
-    cumulated = np.concatenate([[0.0], np.cumsum(mass / np.where(total > 0.0, total, 1.0)[of])])
-    drawn = np.searchsorted(cumulated[1:], cumulated[edges[alive]] + u[alive], side="right")
-    positive = np.maximum.accumulate(np.where(mass > 0.0, np.arange(len(mass)), -1))
-    return alive, i[np.minimum(drawn, positive[edges[alive + 1] - 1])]
-
-
-def _sq_norms(rows):
-    return np.einsum("ij,ij->i", rows, rows)
 
 
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):

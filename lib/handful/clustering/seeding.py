@@ -6,8 +6,7 @@ then follow one another on these. The seeds have the distribution of the textboo
 
 import numpy as np
 from numba import njit
-
-from handful.clustering.distances import sq_norms
+from sklearn.utils.extmath import row_norms
 
 PRODUCT_ENTRIES = 1 << 24  # distances from one block of candidates to all rows
 
@@ -35,7 +34,7 @@ def _centred(X, weights):
     # The rows minus their weighted mean, so that the products of matrices do not cancel.
     mean = (weights / weights.sum()) @ X
     Y = np.ascontiguousarray(X - mean.astype(X.dtype))
-    return Y, sq_norms(Y)
+    return Y, row_norms(Y, squared=True)
 
 
 def _draw(cumulated, u):
@@ -55,49 +54,28 @@ def _fill_up(chosen, n_clusters, weights, rng):
 # k-means++ -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _greedy_steps(distances, candidates, chances, weights, closest, stale, labels, kept, chosen, n_chosen):
-    # The candidates were drawn by the `stale` distances. Keeping each with probability closest / stale turns it into a
-    # draw by the closest distances. The best of as many candidates as the buffer `kept` holds becomes a seed. Updates
-    # `closest` and `labels`; returns the number of seeds.
-    n, n_trials = closest.size, kept.size
-    n_kept = 0
-    for k in range(candidates.size):
-        y = candidates[k]
-        if chances[k] * stale[y] >= closest[y]:
+def _greedy_steps(distances, candidates, chances, weights, closest, labels, chosen, left, n_trials):
+    # The candidates were drawn by the distances as they are at the beginning. Keeping each with probability closest /
+    # stale turns it into a draw by the closest distances. The best of `n_trials` becomes a seed. Updates `closest`,
+    # `labels` and `chosen`, to which at most `left` seeds are added.
+    kept = []
+    stale = closest[candidates]
+    for k, y in enumerate(candidates):
+        if chances[k] * stale[k] >= closest[y]:
             continue
-        kept[n_kept] = k
-        n_kept += 1
-        if n_kept < n_trials:
+        kept.append(k)
+        if len(kept) < n_trials:
             continue
-        best, best_cost = kept[0], np.inf
-        if n_trials > 1:
-            for t in range(n_trials):
-                row = distances[kept[t]]
-                cost = _cost(row, closest, weights)
-                if cost < best_cost:
-                    best, best_cost = kept[t], cost
-        row = distances[best]
-        for i in range(n):
-            if row[i] < closest[i]:
-                closest[i] = row[i]
-                labels[i] = n_chosen
-        closest[candidates[best]] = 0
-        labels[candidates[best]] = n_chosen
-        chosen[n_chosen] = candidates[best]
-        n_chosen += 1
-        n_kept = 0
-        if n_chosen == chosen.size:
-            break
-    return n_chosen
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nnan"})
-def _cost(row, closest, weights):
-    total = weights[0] * 0
-    for i in range(row.size):
-        total += weights[i] * min(row[i], closest[i])
-    return total
+        rows = distances[kept]
+        best = int((np.minimum(rows, closest) @ weights).argmin()) if n_trials > 1 else 0
+        nearer = rows[best] < closest
+        nearer[candidates[kept[best]]] = True
+        closest[nearer], labels[nearer] = rows[best][nearer], len(chosen)
+        closest[candidates[kept[best]]] = 0
+        chosen.append(int(candidates[kept[best]]))
+        kept, left = [], left - 1
+        if left == 0:
+            return
 
 
 def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
@@ -125,29 +103,25 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
     Y, sq = _centred(X, weights)
     small_weights = (weights / weights.max()).astype(X.dtype)
-    chosen, kept = np.empty(n_clusters, np.int64), np.empty(n_trials, np.int64)
-    chosen[0] = _draw(np.cumsum(weights), rng.random())
-    first = chosen[:1]
-    closest = sq_distances(Y[first], Y, sq[first], sq)[0]
-    closest[first] = 0
-    labels = np.zeros(n, np.intp)
-    n_chosen, n_distances = 1, n
+    chosen = [int(_draw(np.cumsum(weights), rng.random()))]
+    closest = sq_distances(Y[chosen], Y, sq[chosen], sq)[0]
+    closest[chosen] = 0
+    labels, n_distances = np.zeros(n, np.intp), n
     limit = max(n_trials, PRODUCT_ENTRIES // n)
-    while n_chosen < n_clusters:
-        stale = closest.copy()
-        cumulated = np.cumsum(weights * stale)
+    while len(chosen) < n_clusters:
+        cumulated = np.cumsum(weights * closest)
         if not cumulated[-1] > 0:
-            return np.array(_fill_up(chosen[:n_chosen].tolist(), n_clusters, weights, rng)), labels, n_distances
+            return np.array(_fill_up(chosen, n_clusters, weights, rng)), labels, n_distances
         # Early seeds change the distances most. Blocks begin short, or most of their candidates would be rejected.
-        steps = min(1 + n_chosen // 8, n_clusters - n_chosen)
+        steps = min(1 + len(chosen) // 8, n_clusters - len(chosen))
         candidates = _draw(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
         distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
-        chances = rng.random(len(candidates))
         n_distances += distances.size
-        n_chosen = _greedy_steps(
-            distances, candidates, chances, small_weights, closest, stale, labels, kept, chosen, n_chosen
+        left = n_clusters - len(chosen)
+        _greedy_steps(
+            distances, candidates, rng.random(len(candidates)), small_weights, closest, labels, chosen, left, n_trials
         )
-    return chosen, labels, n_distances
+    return np.array(chosen), labels, n_distances
 
 
 # AFK-MC2 -------------------------------------------------------------------------------------------------------------

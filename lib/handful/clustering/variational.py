@@ -15,6 +15,41 @@ ATTEMPTS = 3  # tries in a round, each with a quarter of the moves of the one be
 N_SHARED = 2  # iterations after which the isotropic model gets a variance per cluster, as in the authors' code
 
 
+@dataclass(frozen=True)
+class TruncatedEM:
+    """How the bound is ascended. The defaults are ours; `PAPER` is Algorithm 1 as printed.
+
+    Attributes
+    ----------
+    start : "random" lets each point begin at random clusters, as the paper does: the first variance is then large,
+        which acts as a kind of annealing and loses good seeds; "nearest" lets it begin at its nearest seed; "auto" is
+        "random" for init="afkmc2" and "nearest" for all others
+    moves : how a fit leaves a local optimum. "split" waits until the bound has settled. Then it takes clusters whose
+        loss would lower the bound least, and moves them to where cutting another cluster in two raises it most, as long
+        as the bound rises on balance. None moves nothing, as in the paper and in a `partial_fit`: rows of earlier calls
+        cannot be cut.
+    grow : bool, begin with a lightweight coreset of 16 rows for each cluster and go on with four times as many, until
+        all rows (or all of the coreset) take part: most iterations are then on few rows. The paper has one phase.
+    stopping : what `tol` measures. "per point": nats a point and dimension, whatever the units of X; "relative": the
+        share of the bound, as in the paper
+    n_random : int, random clusters that join each search; the paper adds one where G is 3
+    n_warmup : int, E-steps that improve the search sets and neighbourhoods before the first M-step; the first variance
+        follows from the last of them (supplement F of the paper: 4 on its RNA data, 5 on Tiny Images, else none)
+    chain_length : int, m, candidates for each seed by AFK-MC2: more follow k-means++ more closely and take longer
+    """
+
+    start: str = "auto"
+    moves: str | None = "split"
+    grow: bool = True
+    stopping: str = "per point"
+    n_random: int = 0
+    n_warmup: int = 0
+    chain_length: int = 2
+
+
+PAPER = TruncatedEM("random", None, False, "relative")
+
+
 @dataclass
 class Mixture:
     """Isotropic Gaussian mixture in the coordinates in which it is fitted; rows padded with zeros.
@@ -85,35 +120,21 @@ def padded(rows):
 
 
 def random_neighbours(n_clusters, width, rng):
-    """Each cluster first, then ``width - 1`` others, all distinct, int32 array of shape (C, width)."""
-    neighbours = np.empty((n_clusters, width), np.int32)
-    neighbours[:, 0] = np.arange(n_clusters)
-    if width == 1:
-        return neighbours
+    """Each cluster first, then ``width - 1`` others, all distinct: int32 array, shape (C, width)."""
     if 3 * width > n_clusters:
-        order = rng.permuted(np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1)), axis=1)
-        others = order[:, : width - 1]
+        others = np.tile(np.arange(n_clusters - 1, dtype=np.int32), (n_clusters, 1))
+        others = rng.permuted(others, axis=1)[:, : width - 1]
     else:
         others = rng.integers(n_clusters - 1, size=(n_clusters, width - 1), dtype=np.int32)
-        while True:
-            ranked = np.sort(others, axis=1)
-            twice = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
-            if not len(twice):
-                break
+        while len(twice := np.flatnonzero((np.diff(np.sort(others, axis=1), axis=1) == 0).any(axis=1))):
             others[twice] = rng.integers(n_clusters - 1, size=(len(twice), width - 1), dtype=np.int32)
-    neighbours[:, 1:] = others + (others >= neighbours[:, :1])
-    return neighbours
+    first = np.arange(n_clusters, dtype=np.int32)[:, None]
+    return np.hstack([first, others + (others >= first)])
 
 
-def random_sets(n, n_clusters, width, rng, *, first=None):
-    """The first K(n): `width` random clusters for each point; its cluster in `first`, if given, replaces the first.
-
-    A cluster may come twice in K(n): `e_step` looks at each cluster of a search set once.
-    """
-    sets = rng.integers(n_clusters, size=(n, width), dtype=np.int32)
-    if first is not None:
-        sets[:, 0] = first
-    return sets
+def random_sets(n, n_clusters, width, rng):
+    """The first K(n): `width` random clusters for each point. One may come twice: a search looks at each once."""
+    return rng.integers(n_clusters, size=(n, width), dtype=np.int32)
 
 
 class VariationalEM:
@@ -125,7 +146,7 @@ class VariationalEM:
     weights : float64 array, shape (n,), positive
     n_features : int, D, columns of Y that are not padding
     K : int32 array, shape (n, C')
-    n_random : int, random clusters in a search set
+    n_random : int, random clusters that join each search set
     shared : bool, one variance and equal priors, as in the paper
     key : int, for the random clusters
     threads : kernels.Threads
@@ -150,40 +171,34 @@ class VariationalEM:
         self.found = self.found_value = None
         self.hard, self.n_steps = hard, n_steps
 
-    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative_to=None, moves="empty", trace=None, progress=None):
+    def run(self, mixture, *, tol, max_iter, n_warmup=0, relative=False, moves=None, progress=None):
         """Iterate until the bound settles; changes `mixture` in place.
 
         Parameters
         ----------
         mixture : Mixture; a variance of 0 is replaced by eq. (8) after the first E-step
-        n_warmup : int, E-steps that come first where the variance is 0: they improve K(n) and the neighbourhoods alone
-        tol : float; the least change of the bound per point and dimension or, with `relative_to`, relative to the bound
+        tol : float, the least change of the bound per point and dimension or, with `relative`, relative to the bound
         max_iter : int, M-steps at most
-        relative_to : float or None, the value of the bound that is zero in the units of the data
-        moves : "empty" moves clusters without weight to the worst-fitted points; "split", once the bound has settled,
-            also clusters that raise the bound less than cutting another one in two would; None moves nothing
-        trace : Trace to go on with, or None
+        n_warmup, moves : as in `TruncatedEM`
         progress : called after every E-step, or None
 
         Returns
         -------
         Trace; its last bound belongs to the mixture as it is at the end
         """
-        trace = trace or Trace()
-        trace.converged = False
-        previous, rounds = None, MAX_ROUNDS if moves == "split" else 0
+        trace, previous, rounds = Trace(), None, MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
         for _ in range(n_warmup if not mixture.variance[0] > 0 else 0):
-            self._e_step(mixture, trace)
+            self.e_step(mixture, trace)
             self._update_neighbours(mixture)
             mixture.variance[:] = 0.0
         for n_iter in range(max_iter + 1):
-            bound = self._e_step(mixture, trace)
+            bound = self.e_step(mixture, trace)
             trace.bounds.append(bound)
             if progress:
-                progress(bound)
+                progress()
             if previous is not None:
-                unit = per_point if relative_to is None else abs(previous - relative_to)
+                unit = abs(previous) if relative else per_point
                 trace.converged = abs(bound - previous) <= tol * unit
                 if rounds and (trace.converged or abs(bound - previous) <= SETTLED * per_point):
                     bound, n_moves = self._split(mixture, trace, bound)
@@ -194,7 +209,7 @@ class VariationalEM:
             if trace.converged or n_iter == max_iter:
                 break
             previous = bound
-            self._m_step(mixture, trace, moves is not None)
+            self._m_step(mixture)
             trace.n_iter += 1
             self.n_steps += 1
             if self.n_steps in REORDER_AFTER:
@@ -215,10 +230,7 @@ class VariationalEM:
         price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
         arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
         arrays += uniforms, self.hard, price, gain, halves
-        if n_clusters <= moving.FEW_CLUSTERS and len(entries) <= moving.FEW_ENTRIES:
-            moving.split_gains_of_few(*arrays)
-        else:
-            self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
+        self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
         firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
@@ -236,7 +248,7 @@ class VariationalEM:
                 rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
                 self._introduce(mixture.neighbours, c, s)
-            moved = self._e_step(mixture, trace)
+            moved = self.e_step(mixture, trace)
             if moved > bound:
                 return moved, len(pairs)
             mixture.restore(before)
@@ -244,9 +256,10 @@ class VariationalEM:
             pairs = pairs[: len(pairs) // 4]  # the pairs of largest gain
             if not len(pairs):
                 break
-        return self._e_step(mixture, trace), 0
+        return self.e_step(mixture, trace), 0
 
-    def _e_step(self, mixture, trace):
+    def e_step(self, mixture, trace):
+        """Update K(n), the responsibilities and, where it is 0, the variance (eq. 8): the bound."""
         n, n_kept = self.K.shape
         n_clusters, width = mixture.neighbours.shape
         if self.found is None:
@@ -272,10 +285,7 @@ class VariationalEM:
             offset, slope, constant = self._values(mixture)
         negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
         arrays = offset, slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
-        if n <= kernels.FEW_POINTS:
-            kernels.responsibilities_of_few(*arrays)
-        else:
-            self.threads.run(kernels.responsibilities, n, *arrays)
+        self.threads.run(kernels.responsibilities, n, *arrays)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
@@ -301,12 +311,10 @@ class VariationalEM:
             arrays = *found, members, edges, mixture.neighbours
             self.threads.run(kernels.update_neighbours, n_clusters, *arrays, buffers=buffers)
 
-    def _m_step(self, mixture, trace, relocate):
+    def _m_step(self, mixture):
         self._update_neighbours(mixture)
         statistics = self._statistics(mixture.centers)
         self._set_variance(mixture, statistics.mass, statistics.scatter)
-        if relocate and not statistics.mass.all():
-            self._relocate(mixture, np.flatnonzero(statistics.mass == 0))
 
     def _statistics(self, centers):
         # Statistics under the present responsibilities; overwrites `centers` with the means.
@@ -333,20 +341,6 @@ class VariationalEM:
         used = mass > 0
         mixture.variance[used] = np.maximum(scatter[used] / (self.n_features * mass[used]), self.floor)
         mixture.log_prior[:] = np.log(np.maximum(mass / self.total, np.finfo(np.float64).tiny))
-
-    def _relocate(self, mixture, empty):
-        # Move empty clusters to the worst-fitted points, at most one from each cluster.
-        loss = self.weights * self.best[:, 0]
-        home = self.K[:, 0]
-        worst = np.lexsort((-loss, home))
-        worst = worst[np.r_[True, home[worst][1:] != home[worst][:-1]]]  # the worst point of each cluster
-        worst = worst[np.argsort(-loss[worst], kind="stable")][: len(empty)]
-        worst = worst[loss[worst] > 0]
-        for c, i in zip(empty, worst):
-            mixture.centers[c] = self.Y[i]
-            if self.K.shape[1] > 1:
-                self.K[i, -1] = c
-            self._introduce(mixture.neighbours, c, home[i])
 
     @staticmethod
     def _introduce(neighbours, c, home):

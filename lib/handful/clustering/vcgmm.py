@@ -1,11 +1,13 @@
 """vc-GMM (Hirschberger, Forster and Lücke 2019): clustering whose cost hardly grows with points and clusters."""
 
 import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import row_norms
 from tqdm.auto import tqdm
 
 from handful.blocks import as_blocks, is_blocks
@@ -13,19 +15,24 @@ from handful.checks import (
     as_generator,
     check_integer,
     check_magnitude,
-    check_number,
+    check_options,
     check_rows,
     check_sample_weight,
+    integer,
+    number,
+    one_of,
+    or_none,
 )
-from handful.clustering.distances import nearest_centers, probable_centers, sq_norms
-from handful.clustering.mixture_estimator import MixtureEstimator
-from handful.clustering.options import AFKMC2, check_choices, checked_algorithm, checked_init
+from handful.clustering.distances import nearest_centers, probable_centers
+from handful.clustering.estimators import MixtureEstimator
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
     N_SHARED,
+    PAPER,
     SETTLED,
     Mixture,
     Statistics,
+    TruncatedEM,
     VariationalEM,
     padded,
     random_neighbours,
@@ -35,10 +42,23 @@ from handful.clustering.vcgmm_kernels import Threads
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.types import Seed, Table
 
+ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}
 FIRST_ROWS, GROWTH = 16, 4  # rows per cluster in the first phase; factor from each phase to the next
+FEW_CLUSTERS = 1000  # up to here greedy seeds take less time than the iterations
 HARD_KEPT = 3  # clusters kept per point with hard assignments, where only the best one counts
 SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the same rows
 N_SHIFT = 4096  # rows whose median becomes the origin
+
+
+def _init(name, value, *, of):
+    # an array is checked where its shape can be
+    if isinstance(value, (str, bytes)):
+        one_of("auto", "greedy", "k-means++", "afkmc2")(name, value, of=of)
+
+
+def _algorithm(name, value, *, of):
+    if not isinstance(value, TruncatedEM):
+        one_of(*ALGORITHMS)(name, value, of=of)
 
 
 class VCGMM(MixtureEstimator):
@@ -53,14 +73,14 @@ class VCGMM(MixtureEstimator):
     coreset_size : int, N', draws of the lightweight coreset, at least C in the first call. Rows are drawn with
         repetition, so it may exceed n. None fits all rows (the paper's var-GMM-S)
     n_neighbors : int, G, clusters in a neighbourhood, and C', clusters kept per point; at most C are used
-    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's), an
-        `AFKMC2(chain_length)` or an array of centres, shape (C, d)
+    init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's: short Markov chains
+        instead of passes, from random first sets), an array of centres, shape (C, d), or "auto": "greedy" up to 1,000
+        clusters, and then seeds of "afkmc2" with each row at its nearest one, whose time hardly grows with C
     covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
     assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which is the objective
         of k-means and the fastest; "hardened" fits soft assignments first, then hard ones in a further phase: for a
         small quantisation error whether clusters overlap or rows repeat
-    algorithm : "fast", "paper" (Algorithm 1 as printed) or a `handful.clustering.TruncatedEM`, which has the options of
-        the iterations
+    algorithm : "fast", or "paper", Algorithm 1 as printed: one phase from random first sets, and no moves
     tol : float, the fit ends when an iteration changes the bound by less: in nats per point and dimension, or with
         "paper" as a share of the bound
     max_iter : int, M-steps of one phase
@@ -77,7 +97,7 @@ class VCGMM(MixtureEstimator):
     counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of earlier `partial_fit`
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
     lower_bounds_ : list of float, after each E-step of the last phase; never decreasing
-    n_moves_ : int, clusters moved by "split" (see `TruncatedEM`) in the last phase
+    n_moves_ : int, clusters of little use that "fast" moved to where cutting another one gained more, in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
     n_empty_ : int, clusters without points of their own: they have no weight, or the centre of another cluster
@@ -95,16 +115,28 @@ class VCGMM(MixtureEstimator):
     (25, 2)
     """
 
+    _options = {
+        "n_clusters": integer(),
+        "coreset_size": or_none(integer()),
+        "n_neighbors": integer(),
+        "init": _init,
+        "covariance": one_of("shared", "isotropic"),
+        "assignment": one_of("soft", "hard", "hardened"),
+        "algorithm": _algorithm,
+        "tol": number(least=0),
+        "max_iter": integer(),
+    }
+
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         coreset_size: int | None = None,
         n_neighbors: int = 5,
-        init: Any = "greedy",
+        init: Any = "auto",
         covariance: str = "shared",
         assignment: str = "soft",
-        algorithm: Any = "fast",
+        algorithm: str = "fast",
         tol: float = 1e-4,
         max_iter: int = 300,
         warm_start: bool = False,
@@ -160,30 +192,26 @@ class VCGMM(MixtureEstimator):
         return self._fit(X, sample_weight, go_on=go_on, past=self._past if go_on else None)
 
     def _fit(self, X, sample_weight, *, go_on, past=None):
-        init, algorithm = self._check_options()
-        in_blocks = is_blocks(X, sample_weight) and not isinstance(X, np.ndarray)
+        check_options(self)
+        in_blocks = is_blocks(X, sample_weight) and not (isinstance(X, np.ndarray) and self.coreset_size is None)
         data, n_rows = (self._open_blocks if in_blocks else self._open)(X, sample_weight, go_on)
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
         rng = as_generator(self.random_state)
-        rows, counts, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
-        self._set_frame(rows if past is None else np.concatenate([rows, self.cluster_centers_.astype(rows.dtype)]))
-        # The unit of the weights changes nothing but the bound.
-        unit = counts.max()
-        past = past and self._past_in_frame(*past, unit, padded(rows[:1]).shape[1])
-        mixture, trace, n_fitting = self._optimise(rows, counts / unit, rng, init, algorithm, go_on, past)
+        rows, weights, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
+        self._set_frame(rows)
+        mixture, trace, n_fitting = self._optimise(rows, weights, rng, go_on, past and self._in_frame(past))
         self.n_distances_ = n_distances + n_fitting
-        self._keep(mixture, trace, unit, algorithm.moves)
+        self._keep(mixture, trace)
+        for attribute in ("labels_", "inertia_"):
+            vars(self).pop(attribute, None)
         if self.compute_labels:
             if in_blocks:
                 self.labels_ = self.predict(X)
             else:
                 self._keep_labels(*data)
-        elif hasattr(self, "labels_"):
-            del self.labels_
-            vars(self).pop("inertia_", None)
         return self
 
     def _open(self, X, sample_weight, go_on):
@@ -199,12 +227,22 @@ class VCGMM(MixtureEstimator):
                 "coreset_size must be an integer for dask data and files, of which VCGMM fits a coreset, got None: try "
                 "2**16."
             )
-        blocks = as_blocks(X, None, sample_weight)
+        blocks = copy(as_blocks(X, None, sample_weight))
+        blocks.verbose |= self.verbose
         return (blocks, not go_on), blocks.n
 
     def _coreset_of_blocks(self, blocks, reset, rng):
         rows = lightweight_blocks(blocks, self.coreset_size, rng=rng)
         return self._validate(rows.X, reset=reset), rows.weights, blocks.n
+
+    def _coreset(self, X, weights, rng):
+        # Returns rows, their weights (none is zero) and the distances that the coreset took.
+        if self.coreset_size is None and sparse.issparse(X):
+            raise TypeError("Sparse data need a coreset_size: the rows that take part in the fit are made dense.")
+        if self.coreset_size is None:
+            return (X, np.ones(len(X)), 0) if weights is None else (X[weights > 0], weights[weights > 0], 0)
+        indices, counts = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
+        return X[indices].toarray() if sparse.issparse(X) else X[indices], counts, X.shape[0]
 
     def _keep_labels(self, X, weights):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
@@ -212,26 +250,28 @@ class VCGMM(MixtureEstimator):
             self.labels_ = self._likeliest(X)
         self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
 
-    def _past_in_frame(self, statistics, old_unit, unit, width):
-        ratio = (old_unit / self._unit) ** 2
-        means = np.zeros((len(statistics.mass), width))
-        means[:, : self.n_features_in_] = (statistics.means - self._shift) / self._unit
-        return Statistics(statistics.mass / unit, means, statistics.scatter / unit * ratio)
+    def _set_frame(self, rows):
+        # Fit in coordinates about the median, where distances keep their digits.
+        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
 
-    def _optimise(self, rows, weights, rng, init, algorithm, go_on, past):
+    def _to_frame(self, rows):
+        return (rows - self._shift).astype(rows.dtype)
+
+    def _in_frame(self, statistics):
+        return Statistics(statistics.mass, padded(statistics.means - self._shift), statistics.scatter)
+
+    def _optimise(self, rows, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
-        Y = padded(self._to_frame(rows))
-        floor, mixture, n_distances, n_iter = self._variance_floor(Y), None, 0, 0
+        Y, how = padded(self._to_frame(rows)), ALGORITHMS.get(self.algorithm, self.algorithm)
+        # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
+        eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
+        floor = max(eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps)
         n_steps = 0 if past is None else N_SHARED
-        moves = algorithm.moves
-        if moves == "split" and past is not None:
-            moves = "empty"  # rows of earlier calls cannot be cut
-        model = dict(n_random=algorithm.n_random, shared=self.covariance == "shared")
-        sizes = self._sizes(len(Y), algorithm.grow and not go_on)
-        phases = [(size, self.assignment == "hard", SETTLED) for size in sizes[:-1]]  # rows, hard or not, least tol
+        phases = [(size, self.assignment == "hard", SETTLED) for size in self._sizes(len(Y), how.grow and not go_on)]
         if self.assignment == "hardened":
             phases.append((len(Y), False, SOFTENED))
-        phases.append((len(Y), self.assignment != "soft", 0.0))
+        phases.append((len(Y), self.assignment != "soft", 0.0))  # rows, hard or not, least tol
+        mixture, n_distances, n_iter = None, 0, 0
         with Threads() as threads, tqdm(desc="EM", disable=not self.verbose) as bar:
             for size, hard, least_tol in phases:
                 mine, u = Y, weights
@@ -239,25 +279,27 @@ class VCGMM(MixtureEstimator):
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
                 if mixture is None:
-                    mixture, first, n_starting = self._begin(mine, u, rng, init, algorithm.start, go_on)
-                    K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng, first=first)
+                    mixture, first, n_starting = self._begin(mine, u, rng, how, floor, go_on)
+                    K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng)
+                    if first is not None:
+                        K[:, 0] = first
                 else:
                     first, n_starting = probable_centers(mine, mixture.centers)
                     order = np.argsort(first, kind="stable")
                     mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
                 if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
-                now = dict(key=rng.integers(2**63), threads=threads, floor=floor, hard=hard, n_steps=n_steps, past=past)
-                em = VariationalEM(mine, u, rows.shape[1], K, **model, **now)
-                relative = algorithm.stopping == "relative" and not least_tol
+                now = dict(n_random=how.n_random, shared=self.covariance == "shared", hard=hard, floor=floor, past=past)
+                key = rng.integers(2**63)
+                em = VariationalEM(mine, u, rows.shape[1], K, key=key, threads=threads, n_steps=n_steps, **now)
                 trace = em.run(
                     mixture,
                     tol=max(self.tol, least_tol),
                     max_iter=self.max_iter,
-                    n_warmup=algorithm.n_warmup,
-                    relative_to=em.total * rows.shape[1] * np.log(self._unit) if relative else None,
-                    moves=moves,
-                    progress=lambda bound: bar.update(),
+                    n_warmup=how.n_warmup,
+                    relative=how.stopping == "relative" and not least_tol,
+                    moves=how.moves if past is None else None,  # earlier rows cannot be cut
+                    progress=bar.update,
                 )
                 floor, n_steps = em.floor, em.n_steps
                 n_distances += n_starting + trace.n_distances
@@ -266,46 +308,21 @@ class VCGMM(MixtureEstimator):
         return mixture, trace, n_distances
 
     def _sizes(self, n, grow):
-        # How many rows take part in each phase.
-        sizes = [n]
-        if grow:
-            size = FIRST_ROWS * self.n_clusters
-            sizes = []
-            while size * GROWTH <= 1.5 * n:
-                sizes.append(size)
-                size *= GROWTH
-            sizes.append(n)
+        # How many rows take part in the phases before the last.
+        sizes, size = [], FIRST_ROWS * self.n_clusters
+        while grow and size * GROWTH <= 1.5 * n:
+            sizes.append(size)
+            size *= GROWTH
         return sizes
 
-    def _coreset(self, X, weights, rng):
-        # Returns rows, their weights (none is zero) and the distances that the coreset took.
-        if self.coreset_size is None and sparse.issparse(X):
-            raise TypeError("Sparse data need a coreset_size: the rows that take part in the fit are made dense.")
-        if self.coreset_size is None:
-            counts = np.ones(len(X)) if weights is None else weights
-            present = slice(None) if weights is None else np.flatnonzero(weights)
-            return X[present], counts[present], 0
-        indices, counts = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-        return X[indices].toarray() if sparse.issparse(X) else X[indices], counts, X.shape[0]
-
-    def _set_frame(self, rows):
-        # Fit in coordinates about the median, in units of a power of two, where distances keep their digits.
-        sample = rows[:: -(-len(rows) // N_SHIFT)]
-        self._shift = np.median(sample, axis=0).astype(np.float64)
-        largest = np.abs(rows - self._shift).max()
-        self._unit = float(2.0 ** np.clip(np.floor(np.log2(largest)), -1000, 1000)) if largest > 0 else 1.0
-
-    def _variance_floor(self, Y):
-        # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
-        eps = float(np.finfo(Y.dtype).eps)
-        return max(eps**1.5 * float(np.mean(sq_norms(Y), dtype=np.float64)), float(np.finfo(Y.dtype).tiny) / eps)
-
-    def _begin(self, Y, counts, rng, init, start, go_on):
+    def _begin(self, Y, weights, rng, how, floor, go_on):
         # Returns the first mixture, the first cluster of each row (or None) and the distances computed.
         C, width = self.n_clusters, min(self.n_neighbors, self.n_clusters)
         variance, log_prior = np.zeros(C), np.full(C, -np.log(C))
-        neighbours, first, n_distances = None, None, 0
-        from_nearest = start == "nearest"
+        neighbours, first, n_distances, from_seeds = None, None, 0, how.start != "random"
+        init = self.init
+        if isinstance(init, str) and init == "auto":
+            init = "greedy" if C <= FEW_CLUSTERS else "chains"
         if go_on:
             if len(self.cluster_centers_) != C:
                 raise ValueError(
@@ -313,69 +330,51 @@ class VCGMM(MixtureEstimator):
                     "call fit with warm_start=False."
                 )
             centers = padded(self._to_frame(self.cluster_centers_.astype(Y.dtype)))
-            variance = np.maximum(np.broadcast_to(self.variance_, C) / self._unit**2, self._variance_floor(Y))
-            log_prior = np.log(np.maximum(self.weights_, np.finfo(np.float64).tiny))
             if self.covariance == "shared":
-                variance, log_prior = np.full(C, variance.mean()), np.full(C, -np.log(C))
+                variance[:] = max(np.mean(self.variance_), floor)
+            else:
+                variance[:] = np.maximum(self.variance_, floor)
+                log_prior = np.log(np.maximum(self.weights_, np.finfo(np.float64).tiny))
             neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
-            from_nearest = start != "random"
-        elif isinstance(init, AFKMC2):
-            seeds, n_distances = afkmc2(Y, C, chain_length=init.chain_length, sample_weight=counts, rng=rng)
-            centers = Y[seeds]
-        elif isinstance(init, str):
-            trials = 1 if init == "k-means++" else None
-            seeds, labels, n_distances = kmeans_plusplus(Y, C, sample_weight=counts, n_trials=trials, rng=rng)
-            centers = Y[seeds]
-            first = labels if start != "random" else None
-        else:
+        elif not isinstance(init, str):
             given = check_rows(init, "init").astype(Y.dtype, copy=False)
             if given.shape != (C, self.n_features_in_):
                 raise ValueError(f"init must have shape {(C, self.n_features_in_)}, got {given.shape}.")
             centers = padded(self._to_frame(given))
-            from_nearest = start != "random"
-        if from_nearest and first is None:
+        elif init in ("afkmc2", "chains"):
+            seeds, n_distances = afkmc2(Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng)
+            centers, from_seeds = Y[seeds], how.start == "nearest" or (from_seeds and init == "chains")
+        else:
+            trials = 1 if init == "k-means++" else None
+            seeds, labels, n_distances = kmeans_plusplus(Y, C, sample_weight=weights, n_trials=trials, rng=rng)
+            centers, first, from_seeds = Y[seeds], labels if from_seeds else None, False
+        if from_seeds:
             first, n_starting = probable_centers(Y, centers)
             n_distances += n_starting
         if neighbours is None:
             neighbours = random_neighbours(C, width, rng)
         return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
 
-    def _keep(self, mixture, trace, unit, moves):
+    def _keep(self, mixture, trace):
         d, found = self.n_features_in_, trace.statistics
-        in_units_of_X = found.mass.sum() * d * np.log(self._unit)
-        self.counts_ = unit * found.mass
-        means = found.means[:, :d] * self._unit + self._shift
-        self._past = Statistics(self.counts_, means, unit * found.scatter), self._unit
-        centers = mixture.centers[:, :d].astype(np.float64) * self._unit + self._shift
+        self.counts_ = found.mass
+        self._past = Statistics(found.mass, found.means[:, :d] + self._shift, found.scatter)
+        centers = mixture.centers[:, :d].astype(np.float64) + self._shift
         self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
-        self._log_variance = np.log(mixture.variance) + 2 * np.log(self._unit)
-        variance = np.exp(self._log_variance)
-        self.variance_ = variance if self.covariance == "isotropic" else float(variance[0])
+        self.variance_ = mixture.variance if self.covariance == "isotropic" else float(mixture.variance[0])
         self.weights_ = np.exp(mixture.log_prior)
         self.weights_ /= self.weights_.sum()
         self.neighbors_ = mixture.neighbours
-        self.lower_bounds_ = [unit * (bound - in_units_of_X) for bound in trace.bounds]
-        self.lower_bound_ = self.lower_bounds_[-1]
-        self.n_moves_ = trace.n_moves
-        self.n_iter_, self.converged_ = trace.n_iter, trace.converged
+        self.lower_bounds_, self.lower_bound_ = trace.bounds, trace.bounds[-1]
+        self.n_moves_, self.n_iter_, self.converged_ = trace.n_moves, trace.n_iter, trace.converged
         self.n_empty_ = self.n_clusters - len(np.unique(self.cluster_centers_[found.mass > 0], axis=0))
         if not trace.converged:
-            warnings.warn(
-                f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            said = f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol."
+            warnings.warn(said, ConvergenceWarning, stacklevel=4)
         if self.n_empty_:
-            warnings.warn(
-                f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
-                + (
-                    "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
-                    if moves
-                    else "give algorithm=TruncatedEM(moves='empty') to use them elsewhere."
-                ),
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            said = f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
+            said += "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
+            warnings.warn(said, ConvergenceWarning, stacklevel=4)
 
     def fit_predict(self, X: Table, y: Table = None, sample_weight: Table = None) -> np.ndarray:
         """`fit`, then the labels of `X`."""
@@ -385,12 +384,3 @@ class VCGMM(MixtureEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.coreset_size is not None
         return tags
-
-    def _check_options(self):
-        for name in ("n_clusters", "n_neighbors", "max_iter"):
-            check_integer(name, getattr(self, name))
-        if self.coreset_size is not None:
-            check_integer("coreset_size", self.coreset_size)
-        check_number("tol", self.tol, least=0)
-        check_choices(self, {"covariance": ("shared", "isotropic"), "assignment": ("soft", "hard", "hardened")})
-        return checked_init(self.init), checked_algorithm(self.algorithm)

@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit
 
 LANES = 16  # rows are padded to a multiple of this
-FEW_POINTS = 1 << 11  # up to here numpy does a pass over the sets K(n) in a tenth of a millisecond
 
 
 def mix(keys):
@@ -143,21 +142,6 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
         for k in range(n_kept):
             share[i, k] /= total
         log_sum[i] = np.log(total) - lowest
-
-
-def responsibilities_of_few(offset, slope, K, best, hard, negligible, share, log_sum):
-    """`responsibilities` of all points in numpy: the same to rounding; for up to `FEW_POINTS` as fast."""
-    values = offset.astype(np.float64)[K] + slope.astype(np.float64)[K] * best
-    lowest = values.min(axis=1, keepdims=True)
-    if hard:
-        share[:] = np.arange(K.shape[1]) == 0
-        log_sum[:] = -lowest[:, 0]
-        return
-    values -= lowest
-    share[:] = np.where(values < negligible, np.exp(-values), 0.0)
-    total = share.sum(axis=1, keepdims=True)
-    share /= total
-    log_sum[:] = (np.log(total) - lowest)[:, 0]
 
 
 def group_by_cluster(K, share, n_clusters, first_only):

@@ -1,7 +1,6 @@
 """`load`: one door to every data set, whether it is a file, ships with scikit-learn or is generated."""
 
 import numpy as np
-import pandas as pd
 from sklearn import datasets as sklearn_datasets
 
 from handful.checks import as_generator
@@ -66,14 +65,22 @@ def load(name, *, classes=None, verbose=False, **options):
 def status():
     """A data frame of all data sets, by name: where each is now, rows x features, level, licence and source.
 
-    Looks whether files are there, without reading them. `level` is "complete", "16 % of covtype" or "generated".
+    Needs pandas, which `load` does not. Looks whether files are there, without reading them. `level` is "complete",
+    "16 % of covtype" or "generated".
     """
+    import pandas as pd
+
+    return pd.DataFrame.from_dict(states(), orient="index").rename_axis("name")
+
+
+def states():
+    """What `status` shows, as a dict of dicts."""
     rows = {}
     for name, about in sorted(ENTRIES.items()):
         count = f"{about.rows:,}" + (f" + {about.test_rows:,}" if about.test_rows else "") + f" x {about.features:,}"
         level = about.level(about.rows + about.test_rows)
         rows[name] = dict(where=_where(about), shape=count, level=level, licence=about.licence, source=about.url)
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
+    return rows
 
 
 def _where(about):

@@ -167,6 +167,8 @@ class LinearLikelihood(Likelihood):
 def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
     if isinstance(problem, Logistic | Poisson | LeastSquares):
+        if y is None:
+            raise ValueError(f"y must be given for {type(problem).__name__}, got y=None.")
         found = LinearLikelihood(problem, y, classes)
         return found, found.target
     if not callable(problem) or isinstance(problem, type):

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import lstsq
 from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.linalg.lapack import dgetrf
+from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 
 from handful.checks import check_integer, check_sample_weight
@@ -179,3 +180,29 @@ def _refine(F, target, w, keep):
         if np.abs(y).max() < 0.5 and (better := np.abs(target - G.sum(0)).max()) < residual:
             F, w, residual = G, w * (1 + y), better
     return w, residual
+
+
+def pursue(F, weights, size):
+    """At most `size` rows whose weighted sum of F, shape (n, N), is near that of all: non-negative matching pursuit.
+
+    In turn the row along which most is missing joins, and all weights are solved anew (Lawson and Hanson 1974).
+
+    Returns
+    -------
+    indices : int array, ascending
+    weights : float array, positive
+    residual : float, length of what is missing, as a share of that of the sums
+    """
+    F = F / np.maximum(np.sqrt(weights @ F**2 / weights.sum()), 1e-300)
+    length, target = np.maximum(np.linalg.norm(F, axis=1), 1e-300), weights @ F
+    chosen, w, missed = np.zeros(0, int), np.zeros(0), np.inf
+    for _ in range(2 * size):
+        along = F @ (target - w @ F[chosen]) / length
+        along[chosen] = -np.inf
+        if len(chosen) == size or missed <= EXACT * np.linalg.norm(target) or not along.max() > 0:
+            break
+        chosen = np.append(chosen, along.argmax())
+        w, missed = nnls(F[chosen].T, target, maxiter=100 * size)
+        chosen, w = chosen[w > 0], w[w > 0]
+    order = np.argsort(chosen)
+    return chosen[order], w[order], float(missed / np.linalg.norm(target))

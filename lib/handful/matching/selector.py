@@ -24,6 +24,7 @@ from handful.matching import likelihoods as equations
 from handful.matching.excess import path_excess
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
+from handful.matching.recombine import pursue
 from handful.matching.rows import Rows, RowsInBlocks
 from handful.matching.verdict import Check, judge
 from handful.models import Logistic
@@ -34,6 +35,8 @@ LEAST_EFFECTIVE = 20  # of them, below which they say nothing
 PAYS = 1 / 3  # share of the rows that the equations may reach
 PER_BLOCK = 1 << 20  # entries of a block below which blocks are joined
 MOST = 3001  # equations that are not exceeded unasked: time grows with their cube
+PURSUED = 701  # equations that are pursued by fewer rows at most: each row that joins solves for all weights
+CANDIDATES = 4  # exact handfuls that are made for it, of parts of the rows
 PATH = (0.1, 1.0, 10.0)  # penalties that are matched, as multiples of the problem's
 
 
@@ -59,8 +62,8 @@ class MatchedCoreset(Selector):
         that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p + 3) / 2 first- and
-        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`. With fewer
-        rows than that, sums at fewer draws are kept, and of an array those at so many of its rows, evenly spaced
+        second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`. Fewer rows
+        than terms, or than parameters in the array, come as near as matching pursuit finds; the path refuses them
     penalties : for "path"; a tenth of the problem's `l2`, this, and ten times this by default
     prior : for "posterior": deviation of a Gaussian prior of mean zero on each parameter, a number or shape (p,), the
         intercept's too; or a function of parameters (K, p) that gives log densities (K,)
@@ -71,8 +74,8 @@ class MatchedCoreset(Selector):
     Attributes
     ----------
     indices_ : int array, shape (m,), ascending
-    weights_ : float array, shape (m,); they add up to n, and are uneven
-    residual_ : largest error of a matched sum, relative; about 1e-13
+    weights_ : float array, shape (m,); they add up to n (nearly, by pursuit), and are uneven
+    residual_ : largest error of a matched sum, relative, about 1e-13; more where `size` is too small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
         matched; NaN where too few of them count, and for other `at`
     modes_ : "posterior": shape (M, p), the modes found, the highest first
@@ -233,8 +236,8 @@ class MatchedCoreset(Selector):
         self.kl_, self.parameters_, self.classes_ = float("nan"), None, getattr(rows.model, "classes", None)
         if not isinstance(self.at, str):
             theta = stacked(self.at, "at")
-            if self.size is not None and len(theta) >= self.size:
-                theta = theta[np.linspace(0, len(theta) - 1, max(1, self.size - 1)).astype(int)]
+            if self.size is not None and len(theta) >= max(self.size, PURSUED):
+                theta = theta[np.linspace(0, len(theta) - 1, max(self.size, PURSUED) - 1).astype(int)]
             self.parameters_ = theta
             return self._match(rows, partial(equations.values_at, theta=theta), 1 + len(theta))
         if self.at not in ("path", "posterior"):
@@ -251,7 +254,8 @@ class MatchedCoreset(Selector):
         for l2 in self._penalties():
             found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
         self.parameters_ = np.array(found)
-        return self._match(rows, partial(equations.gradients_at, theta=self.parameters_), 1 + self.parameters_.size)
+        sums = partial(equations.gradients_at, theta=self.parameters_)
+        return self._match(rows, sums, 1 + self.parameters_.size, exactly=True)
 
     def _posterior(self, rows, rng):
         n = np.count_nonzero(rows.weights)
@@ -264,10 +268,12 @@ class MatchedCoreset(Selector):
             )
         n_terms, held, most = p + len(pairs), pilot.draws(N_HELDOUT, rng), min(MOST, max(3, int(PAYS * n)))
         n_equations = self.size or min(2 * n_terms + 1, most)
+        if n_equations < n_terms and 2 * n_terms < PURSUED:
+            n_equations = 2 * n_terms + 1
         full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
         terms = dict(mode=pilot.modes[0], basis=pilot.roots[0] if n_terms == p * (p + 3) // 2 else np.eye(p))
         while True:
-            expand = rows.model.n_outputs == 1 and n_equations > n_terms + 2
+            expand = rows.model.n_outputs == 1 and n_terms + 2 < n_equations <= (self.size or n_equations)
             n_draws = max(0, n_equations - 2 - n_terms * expand)
             theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
@@ -283,25 +289,29 @@ class MatchedCoreset(Selector):
         why = None
         if 2 * n_terms > PAYS * n:
             why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif n_equations < n_terms + 2:
-            why = f"{n_equations} equations are fewer than the {n_terms} first- and second-order terms and two"
+        elif min(n_equations, self.size or n_equations) < n_terms + 2:
+            why = f"{self.size or n_equations} rows are fewer than the {n_terms} first- and second-order terms and two"
         elif self.size is None and not self.kl_ <= self.tol:
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         if why:
             warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
         return found
 
-    def _match(self, rows, sums, n_equations):
+    def _match(self, rows, sums, n_equations, exactly=False):
         size, needed, self.n_equations_ = self.size or n_equations, n_equations, n_equations
         if n_equations <= 4 * size:  # their rank may be lower
             places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
             needed = len(places)
-        if needed > size:
+        if needed <= size:
+            return places, few.weights
+        if exactly or n_equations > PURSUED:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got size={size}: take more "
                 "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most of so few."
             )
-        return places, few.weights
+        places, few, _ = rows.match(sums, CANDIDATES)
+        chosen, weights, self.residual_ = pursue(sums(few.model, few.X, few.y), few.weights, size)
+        return places[chosen], weights
 
 
 def _sides(block):

@@ -269,9 +269,10 @@ class GLM(Model):
         self.Z = np.empty_like(self.Y)
         self.residuals = np.empty_like(self.Y)
 
-        def gradient(at):
-            self.Z[at] = X[at] @ theta[1:] + theta[0]
-            R = self.residuals[at] = self.link.mean(self.Z[at]) - self.Y[at]
+        def gradient(at):  # of several outputs, one after the other in memory
+            Z, R = self.Z[at], self.residuals[at]
+            np.add((theta[1:].T @ X[at].T).T, theta[0], out=Z)
+            np.subtract(self.link.mean(Z), self.Y[at], out=R)
             R = self.share[at] * R
             return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], X[at].T @ R])
 
@@ -304,8 +305,11 @@ class GLM(Model):
     def scores(self, V):
         """As `Model.scores`."""
         X, V, intercept = self._columns, V.astype(self.X.dtype), self.X.dtype.type(self.intercept)
-        slopes = self._blocks(lambda at: np.einsum("nk,nk->n", self.residuals[at], X[at] @ V[1:] + intercept * V[0]))
-        return np.concatenate(slopes)
+
+        def slopes(at):
+            return (self.residuals[at].T * (V[1:].T @ X[at].T + intercept * V[0][:, None])).sum(axis=0)
+
+        return np.concatenate(self._blocks(slopes))
 
     # Its second order.
 

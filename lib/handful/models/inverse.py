@@ -3,8 +3,7 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from handful.checks import ConvergenceError, check_integer, check_number
-from handful.models.options import named_option
+from handful.checks import ConvergenceError, check_options, integer, number
 
 _SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
 
@@ -13,10 +12,7 @@ class InverseHessian(BaseEstimator):
     """Base class: a way to solve ``(H + damping I) v = g``. `Exact` ones are solved by the problem's own means."""
 
     exact = False
-
-    def check(self):
-        """ValueError if an option makes no sense."""
-        check_number("damping", self.damping, least=0, of=self)
+    _options = {"damping": number(least=0)}
 
     def solve(self, product, g):
         """The solution v, from products alone.
@@ -57,16 +53,12 @@ class ConjugateGradients(InverseHessian):
     tol : residual, relative to g and at most 1, at which to stop earlier
     """
 
+    _options = {"n_steps": integer(), "tol": number(least=0, most=1)}
+
     def __init__(self, n_steps=100, *, damping=0.0, tol=1e-5):
         self.n_steps = n_steps
         self.damping = damping
         self.tol = tol
-
-    def check(self):
-        """ValueError if an option makes no sense."""
-        super().check()
-        check_integer("n_steps", self.n_steps, of=self)
-        check_number("tol", self.tol, least=0, most=1, of=self)
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ends early where the Hessian is singular to rounding."""
@@ -101,14 +93,11 @@ class NeumannSeries(InverseHessian):
     damping : added to the Hessian's diagonal
     """
 
+    _options = {"n_terms": integer()}
+
     def __init__(self, n_terms=100, *, damping=0.0):
         self.n_terms = n_terms
         self.damping = damping
-
-    def check(self):
-        """ValueError if an option makes no sense."""
-        super().check()
-        check_integer("n_terms", self.n_terms, of=self)
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ConvergenceError if a product is zero or not finite."""
@@ -135,6 +124,30 @@ class NeumannSeries(InverseHessian):
 
 
 INVERSES = {"exact": Exact, "cg": ConjugateGradients, "neumann": NeumannSeries}
+
+
+def named_option(option, value, names, base, example):
+    """The object that an option means, checked.
+
+    Parameters
+    ----------
+    option : str, its name
+    value : a key of `names`, or an object
+    names : dict of classes, whose objects with all defaults the names stand for
+    base : class of all objects that will do
+    example : str, of one
+
+    Raises
+    ------
+    ValueError
+        for an unknown name, an object of another kind, and options of the object that make no sense
+    """
+    if isinstance(value, str) and value in names:
+        value = names[value]()
+    if not isinstance(value, base):
+        raise ValueError(f"{option} must be one of {tuple(names)}, or an object such as {example}, got {value!r}.")
+    check_options(value)
+    return value
 
 
 def as_inverse_hessian(ihvp):

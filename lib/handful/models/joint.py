@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from handful.checks import check_number
+from handful.checks import check_options, number
 from handful.models.base import Model
 from handful.models.problem import Problem, check_problem
 
@@ -28,6 +28,8 @@ class Joint(Problem):
     >>> BilevelCoreset(problem, size=20, random_state=0).fit(X, y).weights_.sum().round()
     np.float64(569.0)
     """
+
+    _options = {"trade_off": number(above=0)}
 
     def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False):
         self.problem_a = problem_a
@@ -59,8 +61,8 @@ class Joint(Problem):
         return min((p.n_rounds for p, _ in self.parts() if p.n_rounds), default=None)
 
     def check(self):
-        """ValueError unless the trade-off is a positive finite number and the problems are ones to be selected for."""
-        check_number("trade_off", self.trade_off, above=0)
+        """As `Problem.check`, of both problems, too."""
+        check_options(self)
         check_problem(self.problem_a)
         check_problem(self.problem_b)
 

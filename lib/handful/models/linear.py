@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import check_magnitude, check_memory, check_number, signed_labels, two_integers
+from handful.checks import check_magnitude, check_memory, check_number, number, signed_labels, two_integers
 from handful.models.glm import GLM
 from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
@@ -25,16 +25,14 @@ class LinearProblem(Problem):
     """
 
     takes_sparse = True
+    _options = {
+        "l2": number(above=0, why="without a penalty the inner problem of a small coreset has no unique solution"),
+    }
 
     def __init__(self, l2: float = 1e-2, *, fit_intercept: bool = True, penalise_intercept: bool = False) -> None:
         self.l2 = l2
         self.fit_intercept = fit_intercept
         self.penalise_intercept = penalise_intercept
-
-    def check(self) -> Any:
-        """ValueError unless l2 is a positive finite number."""
-        why = "without a penalty the inner problem of a small coreset has no unique solution"
-        check_number("l2", self.l2, above=0, why=why)
 
     def link(self, n_outputs):
         """The `Link` of so many outputs."""
@@ -43,7 +41,7 @@ class LinearProblem(Problem):
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets."""
         check_magnitude(rows.y, "y", rows.X.dtype)
-        rows = rows.with_targets(np.ascontiguousarray(rows.y, dtype=rows.X.dtype))
+        rows = rows.with_targets(np.asfortranarray(rows.y, dtype=rows.X.dtype))
         tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
         return GLM(self, rows, rng, ihvp, tol)
 

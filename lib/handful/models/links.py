@@ -52,16 +52,17 @@ class LogisticLink(Link):
 
     def moved_derivative(self, z, y, reach):
         """Derivative of a row's loss at the logit t to which a step along it leads from z: ``t = z - reach l'(t)``."""
-        t, low, high = z, z - reach, z + reach
-        for _ in range(60):
+        t, low, high, last = z, z - reach, z + reach, math.inf
+        for _ in range(200):
             p = 1 / (1 + math.exp(min(-t, 700.0)))
             excess = t - z + reach * (p - y)
-            if abs(excess) < 1e-6:
+            if abs(excess) < 1e-8 + 1e-15 * (abs(z) + reach):
                 break
             low, high = (low, t) if excess > 0 else (t, high)
             t -= excess / (1 + reach * p * (1 - p))
-            if not low < t < high:
+            if not (low < t < high and abs(excess) < 0.5 * last):  # Newton's steps may go to and fro
                 t = 0.5 * (low + high)
+            last = abs(excess)
         return p - y
 
     def curve(self, P, D):
@@ -86,14 +87,14 @@ class SoftmaxLink(Link):
 
     def mean(self, Z):
         """As `Link.mean`."""
-        E = np.exp(Z - Z.max(axis=1, keepdims=True))
-        E /= E.sum(axis=1, keepdims=True)
-        return E
+        E, _ = _exponentials(Z)
+        E /= E.sum(axis=0)
+        return E.T
 
     def loss(self, Z, Y):
         """As `Link.loss`."""
-        top = Z.max(axis=1)
-        return np.log(np.exp(Z - top[:, None]).sum(axis=1)) + top - np.einsum("nk,nk->n", Y, Z)
+        E, top = _exponentials(Z)
+        return np.log(E.sum(axis=0)) + top - np.einsum("nk,nk->n", Y, Z)
 
     def curve(self, P, D):
         """As `Link.curve`."""
@@ -114,6 +115,14 @@ class SoftmaxLink(Link):
         mean = P @ T.T
         for p, t in zip(P.T, T.T):
             yield np.sqrt(p)[:, None] * (t - mean)
+
+
+def _exponentials(Z):
+    # exp(Z - top) and top = max Z of every row, class by class in memory: sums along short rows take longer
+    E = np.array(Z.T, order="C")
+    top = E.max(axis=0)
+    E -= top
+    return np.exp(E, out=E), top
 
 
 class SquaredLink(Link):

@@ -5,7 +5,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.special import log_softmax
 from sklearn.metrics import pairwise_distances_argmin
 
-from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, integer, number
 from handful.models.problem import Problem
 
 MAX_EM = 2000
@@ -13,6 +13,7 @@ EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newto
 MAX_NEWTON = 50
 SINGULAR = 1e-13  # of the variance of X: what the penalty must add to a covariance
 NEWTON_TOL = 1e-12  # nats that a further Newton step would gain
+ENOUGH = "without it the covariance of a component with few points is singular"
 ENTRIES = 1 << 20  # of an array over starts or rows, components and features
 
 
@@ -54,6 +55,12 @@ class GaussianMixture(Problem):
     """
 
     needs_y = False
+    _options = {
+        "n_components": integer(),
+        "n_init": integer(),
+        "prior": number(above=0, why=ENOUGH),
+        "prior_variance": number(above=0, why=ENOUGH),
+    }
 
     def __init__(self, n_components=5, *, prior=1e-3, prior_variance=1.0, n_init=10, random_state=0):
         self.n_components = n_components
@@ -61,14 +68,6 @@ class GaussianMixture(Problem):
         self.prior_variance = prior_variance
         self.n_init = n_init
         self.random_state = random_state
-
-    def check(self):
-        """ValueError unless counts are positive integers, and prior and prior_variance positive finite numbers."""
-        for name in ("n_components", "n_init"):
-            check_integer(name, getattr(self, name))
-        why = "without it the covariance of a component with few points is singular"
-        for name in ("prior", "prior_variance"):
-            check_number(name, getattr(self, name), above=0, why=why)
 
     # Parameters.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import ConvergenceError, check_integer, check_number
+from handful.checks import ConvergenceError, check_options, integer, number, one_of
 from handful.models.linear import soft_targets
 from handful.models.problem import Problem
 
@@ -18,8 +18,6 @@ except ImportError as error:
 
 from handful.models.torch_model import NetworkModel
 
-CURVATURES = ("gauss-newton", "hessian")
-OPTIMISERS = ("sgd", "adam")
 DEFAULT_STEPS = 200, 2000  # least and most minibatches of a training without a TrainConfig
 
 
@@ -39,6 +37,15 @@ class TrainConfig:
     bfloat16 : bool, whether to train in mixed precision; implicit gradients stay in the network's own
     """
 
+    _options = {
+        "n_steps": integer(),
+        "batch_size": integer(),
+        "learning_rate": number(above=0, most=1e8),
+        "momentum": number(least=0, most=1e8),
+        "weight_decay": number(least=0, most=1e8),
+        "optimiser": one_of("sgd", "adam"),
+    }
+
     n_steps: int = 2000
     batch_size: int = 128
     learning_rate: float = 0.1
@@ -47,16 +54,6 @@ class TrainConfig:
     optimiser: str = "sgd"
     augment: Callable | None = field(default=None, repr=False)
     bfloat16: bool = False
-
-    def check(self):
-        """ValueError for a setting that makes no sense."""
-        for name in ("n_steps", "batch_size"):
-            check_integer(name, getattr(self, name), of=self)
-        check_number("learning_rate", self.learning_rate, above=0, most=1e8, of=self)
-        for name in ("momentum", "weight_decay"):
-            check_number(name, getattr(self, name), least=0, most=1e8, of=self)
-        if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"optimiser of TrainConfig must be one of {OPTIMISERS}, got {self.optimiser!r}.")
 
     def optimiser_of(self, parameters):
         """The torch optimiser of some parameters."""
@@ -120,6 +117,12 @@ class Network(Problem):
 
     forward_only = True
     n_rounds = 10
+    _options = {
+        "curvature": one_of("gauss-newton", "hessian"),
+        "curvature_batch_size": integer(),
+        "batch_size": integer(),
+        "random_state": integer(least=0),
+    }
 
     def __init__(
         self,
@@ -150,19 +153,15 @@ class Network(Problem):
         return self.loss is None
 
     def check(self):
-        """ValueError for an option that makes no sense, and for CUDA where there is none."""
+        """As `Problem.check`; also ValueError for CUDA where there is none."""
+        check_options(self)
         if not callable(self.module):
             raise ValueError(f"module must be a torch module or a function that makes one, got {self.module!r}.")
-        if self.curvature not in CURVATURES:
-            raise ValueError(f"curvature must be one of {CURVATURES}, got {self.curvature!r}.")
         if not (self.loss is None or callable(self.loss)):
             raise ValueError(f"loss must be a function (outputs, targets) -> losses, or None, got {self.loss!r}.")
         if not isinstance(self.training(), TrainConfig):
             raise ValueError(f"train must be a TrainConfig or None, got {self.train!r}.")
-        self.training().check()
-        for name in ("curvature_batch_size", "batch_size"):
-            check_integer(name, getattr(self, name))
-        check_integer("random_state", self.random_state, least=0)
+        check_options(self.training())
         try:
             kind = torch.device(self.device or "cpu").type
         except RuntimeError as error:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from handful.checks import ConvergenceError
+from handful.checks import ConvergenceError, check_options
 from handful.models.generic import GenericModel
 
 MAX_ITER = 200  # Newton steps
@@ -67,7 +67,8 @@ class Problem(BaseEstimator):
     alternate = False  # whether the parts of a joint problem take turns
 
     def check(self):
-        """ValueError if a hyper-parameter makes no sense."""
+        """ValueError if a hyper-parameter is not what the table `_options` of its class asks."""
+        check_options(self)
 
     def parts(self):
         """``(problem, factor of its outer loss)`` for each problem of a joint one; this one alone otherwise."""

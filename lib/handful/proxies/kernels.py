@@ -1,12 +1,12 @@
-"""Kernels on rows: a base class that checks its input, and the classical ones."""
+"""Kernels on rows: a base class that checks its input, and the radial one."""
 
 from abc import abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, polynomial_kernel
+from sklearn.metrics.pairwise import euclidean_distances
 
-from handful.checks import check_integer, check_number, check_rows
+from handful.checks import check_options, check_rows, number, or_none
 
 DTYPES = [np.float64, np.float32]
 
@@ -38,8 +38,8 @@ class Kernel(BaseEstimator):
     """Base class of kernels: ``kernel(X, Y)`` is the matrix of all pairs of rows.
 
     A subclass implements `_matrix(X, Y)`, of checked float arrays with the same columns and dtype, and, where that is
-    cheaper than the matrix of one row at a time, `_diagonal(X)`. Where it has hyper-parameters to check, it extends
-    `check`.
+    cheaper than the matrix of one row at a time, `_diagonal(X)`. A table `_options` says what its hyper-parameters may
+    be (`handful.checks.check_options`).
     """
 
     def __call__(self, X, Y=None):
@@ -59,7 +59,7 @@ class Kernel(BaseEstimator):
         ValueError
             for values that are not finite or overflow, rows of different length, and hyper-parameters out of range.
         """
-        self.check()
+        check_options(self)
         X = as_rows(X)
         Y = X if Y is None else as_rows(Y, "Y")
         if X.shape[1] != Y.shape[1]:
@@ -71,7 +71,7 @@ class Kernel(BaseEstimator):
 
     def diag(self, X):
         """The kernel of each row of `X` with itself, shape (n,)."""
-        self.check()
+        check_options(self)
         return self._finite(self._diagonal, as_rows(X))
 
     def _finite(self, function, *rows):
@@ -85,68 +85,12 @@ class Kernel(BaseEstimator):
             )
         return values
 
-    def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-
     @abstractmethod
     def _matrix(self, X, Y):
         """Shape (n, m)."""
 
     def _diagonal(self, X):
         return np.array([self._matrix(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))], dtype=X.dtype)
-
-
-class Linear(Kernel):
-    """The inner product: Nystrom features of it span the landmarks themselves.
-
-    Examples
-    --------
-    >>> from handful.proxies import Linear
-    >>> Linear()([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]])
-    array([[11.,  2.]])
-    """
-
-    def _matrix(self, X, Y):
-        return linear_kernel(X, Y)
-
-    def _diagonal(self, X):
-        return np.einsum("ij,ij->i", X, X)
-
-
-class Polynomial(Kernel):
-    """``(gamma <x, y> + coef0) ** degree``.
-
-    Parameters
-    ----------
-    degree : int, at least 1
-    gamma : positive number; 1 / (number of columns) if None
-    coef0 : number of at least 0 (a negative one would make the kernel indefinite)
-
-    Examples
-    --------
-    >>> from handful.proxies import Polynomial
-    >>> Polynomial(2, gamma=1.0)([[1.0, 2.0]], [[3.0, 4.0]])
-    array([[144.]])
-    """
-
-    def __init__(self, degree=3, *, gamma=None, coef0=1.0):
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-
-    def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-        check_integer("degree", self.degree, of=self)
-        if self.gamma is not None:
-            check_number("gamma", self.gamma, of=self, above=0)
-        check_number("coef0", self.coef0, of=self, least=0)
-
-    def _matrix(self, X, Y):
-        return polynomial_kernel(X, Y, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
-
-    def _diagonal(self, X):
-        gamma = 1.0 / X.shape[1] if self.gamma is None else self.gamma
-        return (gamma * np.einsum("ij,ij->i", X, X) + self.coef0) ** self.degree
 
 
 class RBF(Kernel):
@@ -164,13 +108,10 @@ class RBF(Kernel):
     array([[1.   , 0.135]])
     """
 
+    _options = {"gamma": or_none(number(above=0))}
+
     def __init__(self, gamma=None):
         self.gamma = gamma
-
-    def check(self):
-        """ValueError if gamma is out of range."""
-        if self.gamma is not None:
-            check_number("gamma", self.gamma, of=self, above=0)
 
     def _matrix(self, X, Y):
         center = Y.mean(axis=0, dtype=np.float64)  # far from the origin norms and products would cancel

@@ -1,57 +1,78 @@
 """Neural tangent kernels of infinitely wide dense networks (Jacot et al. 2018), in the NTK parameterisation."""
 
-import numpy as np
-from numba import njit, prange
+import math
 
-from handful.checks import check_integer, check_number
-from handful.proxies.arccos import FAST, relu_layer
+import numpy as np
+
+from handful.checks import integer, number
 from handful.proxies.kernels import Kernel
 
 
-@njit(parallel=True, fastmath=FAST, error_model="numpy", cache=True)
-def relu_pairs(s, t, variance_x, variance_y):
-    """Pass covariances and tangent kernels of all pairs through a ReLU, in place; shape (n, m)."""
-    scale_y, inverse_y = np.sqrt(variance_y), np.zeros_like(variance_y)
-    for j in range(len(scale_y)):
-        if scale_y[j] > 0:
-            inverse_y[j] = s.dtype.type(1) / scale_y[j]
-    for i in prange(len(s)):
-        root = np.sqrt(variance_x[i])
-        scale_x = np.full_like(scale_y, root)
-        inverse_x = np.full_like(scale_y, s.dtype.type(1) / root if root > 0 else s.dtype.type(0))
-        relu_layer(s[i], t[i], scale_x, scale_y, inverse_x, inverse_y)
+def through_relu(s, t, q_x, q_y, xp=np):
+    """Covariances and tangent kernel after a layer of infinitely many ReLUs (Cho and Saul 2009).
+
+    For Gaussian inputs of variances q_x, q_y and covariance s, at the angle ``a = arccos(s / sqrt(q_x q_y))``::
+
+        E[relu relu]   = sqrt(q_x q_y) (sin a + (pi - a) cos a) / (2 pi)
+        E[relu' relu'] = (pi - a) / (2 pi)
+
+    and the tangent kernel of what lies below the layer is multiplied by the second.
+
+    Parameters
+    ----------
+    s, t : covariances and tangent kernel before the layer, arrays of one shape
+    q_x, q_y : variances, of shapes that broadcast to it; where one is 0, so is s
+    xp : the module of these arrays, numpy or torch
+    """
+    scale_x, scale_y = xp.sqrt(q_x), xp.sqrt(q_y)
+    cosine = s * (1 / (scale_x + (scale_x == 0)))
+    cosine *= 1 / (scale_y + (scale_y == 0))
+    # Rounding leaves the cosine of a row with itself a few units short of 1, and arccos turns 1e-7 into 5e-4.
+    cosine = xp.where(abs(cosine) > 1 - 5 * xp.finfo(s.dtype).eps, xp.sign(cosine), cosine)
+    share = xp.arccos(cosine)
+    share *= -0.5 / math.pi
+    share += 0.5  # (pi - a) / (2 pi)
+    sine = 1 - cosine
+    sine *= 1 + cosine
+    sine = xp.sqrt(sine)
+    sine *= 0.5 / math.pi
+    cosine *= share
+    cosine += sine
+    cosine *= scale_x
+    cosine *= scale_y
+    return cosine, t * share
 
 
-def dense_layers(s, t, variance_x, variance_y, hidden, w_var, b_var):
-    """The tangent kernel after `hidden` times (dense, ReLU) and a dense output; changes `s` and `t`.
+def dense_layers(s, t, q_x, q_y, hidden, w_var, b_var):
+    """The tangent kernel after `hidden` times (dense, ReLU) and a dense output.
 
     Parameters
     ----------
     s, t : covariances and tangent kernel that come in, shape (n, m)
-    variance_x, variance_y : shapes (n,) and (m,)
+    q_x, q_y : variances, shapes (n,) and (m,); None without hidden layers
     hidden : int, at least 0
     """
     for _ in range(hidden):
-        s *= w_var
-        s += b_var
-        t *= w_var
-        t += s
-        variance_x, variance_y = w_var * variance_x + b_var, w_var * variance_y + b_var
-        relu_pairs(s, t, variance_x, variance_y)
-        variance_x, variance_y = variance_x / 2, variance_y / 2
-    s += t
-    s *= w_var
-    s += b_var
-    return s
+        s = w_var * s + b_var
+        t = s + w_var * t
+        q_x, q_y = w_var * q_x + b_var, w_var * q_y + b_var
+        s, t = through_relu(s, t, q_x[:, None], q_y)
+        q_x, q_y = q_x / 2, q_y / 2
+    return w_var * (s + t) + b_var
+
+
+def dense_selves(s, t, hidden, w_var, b_var):
+    """As `dense_layers`, of each row with itself, whose angle is 0: shape (n,)."""
+    for _ in range(hidden):
+        s = w_var * s + b_var
+        s, t = s / 2, (s + w_var * t) / 2
+    return w_var * (s + t) + b_var
 
 
 class TangentKernel(Kernel):
     """Base class: a network whose layers all have the same scales of weights and biases."""
 
-    def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-        check_number("w_std", self.w_std, of=self, above=0)
-        check_number("b_std", self.b_std, of=self, least=0)
+    _options = {"hidden": integer(least=0), "w_std": number(above=0), "b_std": number(least=0)}
 
     def _variances(self, dtype):
         return dtype.type(self.w_std**2), dtype.type(self.b_std**2)
@@ -86,11 +107,6 @@ class NTK(TangentKernel):
         self.w_std = w_std
         self.b_std = b_std
 
-    def check(self):
-        """ValueError if a hyper-parameter is out of range."""
-        super().check()
-        check_integer("hidden", self.hidden, of=self, least=0)
-
     def _matrix(self, X, Y):
         w_var, b_var = self._variances(X.dtype)
         width = X.dtype.type(X.shape[1])
@@ -99,10 +115,6 @@ class NTK(TangentKernel):
         return dense_layers(s, np.zeros_like(s), variance_x, variance_y, self.hidden, w_var, b_var)
 
     def _diagonal(self, X):
-        w_var, b_var = (float(v) for v in self._variances(X.dtype))
-        s, t = np.einsum("ij,ij->i", X, X) / X.shape[1], 0.0
-        for _ in range(self.hidden):
-            s = w_var * s + b_var
-            t = (s + w_var * t) / 2
-            s = s / 2
-        return (w_var * (s + t) + b_var).astype(X.dtype)
+        return dense_selves(
+            np.einsum("ij,ij->i", X, X) / X.dtype.type(X.shape[1]), 0, self.hidden, *self._variances(X.dtype)
+        )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import as_generator, check_integer, check_number
+from handful.checks import as_generator, check_options, integer, number, or_none
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
@@ -28,7 +28,8 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : `Kernel`, or any callable that gives the matrix of all pairs of rows, shape (n, m)
+    kernel : `RBF`, `NTK`, `CNTK`, or any callable that gives the matrix of all pairs of rows, shape (n, m), such as
+        `sklearn.metrics.pairwise.polynomial_kernel`
     n_landmarks : int, rows drawn uniformly without repetition; all rows where there are fewer. The paper: 512 for
         continual learning, 2048 for CIFAR-10 and active learning.
     rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten times the kernel's
@@ -55,6 +56,8 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    _options = {"n_landmarks": integer(), "rtol": or_none(number(least=0, below=1))}
+
     def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None):
         self.kernel = kernel
         self.n_landmarks = n_landmarks
@@ -74,14 +77,12 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if the landmarks' kernel matrix is zero, or not symmetric and positive semi-definite up to rounding.
         """
         check_in_memory("Nystrom", X)
+        check_options(self)
         X = self._rows(X, reset=True)
-        check_integer("n_landmarks", self.n_landmarks)
-        if self.rtol is not None:
-            check_number("rtol", self.rtol, least=0, below=1)
         q = min(self.n_landmarks, len(X))
         self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
         self.landmarks_ = X[self.landmark_indices_]
-        gram = kernel_matrix(self.kernel, self.landmarks_, self.landmarks_, cache=self.cache, verbose=self.verbose)
+        gram = np.concatenate([block for _, block in self._blocks(self.landmarks_)])
         self.eigenvalues_, vectors = _decompose(gram, self.kernel, self.rtol)
         self.projection_ = (vectors / np.sqrt(self.eigenvalues_)).astype(gram.dtype)
         self._n_features_out = len(self.eigenvalues_)
@@ -93,10 +94,12 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "projection_")
         X = self._rows(X, reset=False)
         Z = np.empty((len(X), self.projection_.shape[1]), dtype=self.projection_.dtype)
-        options = dict(cache=self.cache, verbose=self.verbose)
-        for rows, block in kernel_blocks(self.kernel, X, self.landmarks_, **options):
+        for rows, block in self._blocks(X):
             np.matmul(block, self.projection_, out=Z[rows], casting="same_kind")
         return Z
+
+    def _blocks(self, X):
+        return kernel_blocks(self.kernel, X, self.landmarks_, cache=self.cache, verbose=self.verbose)
 
     def _rows(self, X, *, reset):
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)
@@ -126,22 +129,6 @@ def _decompose(gram, kernel, rtol):
     return values[kept], vectors[:, kept]
 
 
-def kernel_matrix(kernel, X, Y, *, cache=None, verbose=False):
-    """The kernel of each row of `X` with each row of `Y`, in blocks of rows.
-
-    Parameters
-    ----------
-    kernel : `Kernel` or callable
-    X, Y : arrays, shapes (n, d) and (m, d)
-    cache, verbose : as in `Nystrom`
-
-    Returns
-    -------
-    array, shape (n, m)
-    """
-    return np.concatenate([block for _, block in kernel_blocks(kernel, X, Y, cache=cache, verbose=verbose)])
-
-
 def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     """Pairs (slice of rows of X, their kernel with all of Y), one block of rows after the other.
 
@@ -155,7 +142,7 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     """
     if isinstance(kernel, type) or not callable(kernel):
         raise TypeError(
-            "kernel must be a Kernel, such as RBF() (an instance, not the class), or a function of two arrays of "
+            "kernel must be one such as RBF() (an instance, not the class), or a function of two arrays of "
             f"rows, got kernel={kernel!r}."
         )
     starts = range(0, len(X), BLOCK)
@@ -186,8 +173,8 @@ def _key(kernel, Y):
         return joblib.hash((kernel, Y))
     except pickle.PicklingError as error:
         raise ValueError(
-            f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give a Kernel or a "
-            "function of a module, or cache=None."
+            f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give RBF() or a "
+            "function of a module, for example, or cache=None."
         ) from error
 
 

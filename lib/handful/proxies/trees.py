@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_integer
+from handful.checks import MAX_SEED, as_generator, check_options, integer
 from handful.proxies.kernels import DTYPES, flattened
 
 MOST_ROWS = 20_000  # that the forest and the singular vectors are fitted to
@@ -41,6 +41,8 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     array([ True, False])
     """
 
+    _options = {"n_components": integer()}
+
     def __init__(self, forest=None, *, n_components=64, random_state=None):
         self.forest = forest
         self.n_components = n_components
@@ -61,7 +63,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         from sklearn.ensemble import RandomTreesEmbedding
         from sklearn.preprocessing import OneHotEncoder
 
-        check_integer("n_components", self.n_components)
+        check_options(self)
         forest = RandomTreesEmbedding(max_depth=6) if self.forest is None else self.forest
         if isinstance(forest, type) or not hasattr(forest, "apply"):
             raise TypeError(

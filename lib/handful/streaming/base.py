@@ -31,7 +31,7 @@ class StreamMemory(BaseEstimator):
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
         for name in ("seed_", "n_features_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._go_on(X, y, sample_weight)
         if not self.n_seen_:
             raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
@@ -66,7 +66,7 @@ class StreamMemory(BaseEstimator):
         """
         return self._go_on(X, y, sample_weight)
 
-    def rows(self) -> Any:
+    def rows(self) -> tuple[Any, Any, np.ndarray]:
         """The coreset with its rows: ``(X, y, weights)``.
 
         Returns
@@ -98,7 +98,7 @@ class StreamMemory(BaseEstimator):
     def weights_(self) -> Any:
         return self._coreset_rows().weights
 
-    def take(self, X: Table, *arrays: Any) -> list:
+    def take(self, X: Table, *arrays: Any) -> list[Any]:
         """Shorthand for ``self.coreset_.take(X, *arrays)``, for arrays of the whole stream; `rows` needs no arrays.
 
         Raises

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -41,7 +42,7 @@ class Reservoir(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, size=100, *, random_state=None):
+    def __init__(self, size: int = 100, *, random_state: Any = None) -> None:
         self.size = size
         self.random_state = random_state
 
@@ -200,7 +201,7 @@ class ReservoirCoreset(ClassBalancedReservoir):
     _options = {"n_held": or_none(integer())}
     _needs_y = False
 
-    def __init__(self, selector, *, size=100, n_held=None, balanced=True, random_state=None):
+    def __init__(self, selector: Any, *, size=100, n_held=None, balanced=True, random_state=None) -> None:
         self.selector = selector
         self.size = size
         self.n_held = n_held

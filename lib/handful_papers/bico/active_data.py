@@ -3,9 +3,7 @@
 import hashlib
 import inspect
 import json
-import os
 import sys
-import tempfile
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -127,9 +125,8 @@ def prepare(name, *, n_copies, cache=True, **options):
         test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(n) >= n * 5 // 7
         X, X_test, y, y_test = data.X[~test], data.X[test], data.y[~test], data.y[test]
     noise, of_noise = _noise(name)
-    key = joblib.hash((data.sha256, n_copies, of_noise, sorted(options.items())))
-    path = cache_folder() / f"spectrograms-{key}.npz" if cache else None
-    arrays = _kept(path, _spectrograms, X, X_test, rate, noise, n_copies)
+    memory = joblib.Memory(cache_folder() if cache else None, verbose=0)
+    arrays = memory.cache(_spectrograms)(X, X_test, rate, noise, n_copies)
     return Recordings(
         name=data.name,
         sha256=data.sha256,
@@ -255,21 +252,6 @@ def _spectrograms(X, X_test, rate, noise, n_copies):
         for at in range(0, len(sound), 500):
             copies[at : at + 500, k] = audio.mel_spectrogram(audio.augment(sound[at : at + 500], noise=noise, rng=rng))
     return {"X": audio.mel_spectrogram(sound), "X_test": audio.mel_spectrogram(test), "copies": copies}
-
-
-def _kept(path, make, *arguments):
-    # What `make` gives, a dict of arrays, from the file `path` if it is there.
-    if path is not None and path.is_file():
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    arrays = make(*arguments)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-        os.close(handle)
-        np.savez(part, **arrays)
-        os.replace(part, path)
-    return arrays
 
 
 class Proxy:

@@ -49,25 +49,6 @@ class ConvNet(Classifier):
         return self.body(x).mean(dim=3).flatten(1)
 
 
-class MLP(Classifier):
-    """Two hidden layers with batch normalisation, for rows of features, shape (batch, d).
-
-    Parameters
-    ----------
-    n_classes : int
-    n_features : int, d
-    hidden : int, width of both hidden layers
-    """
-
-    def __init__(self, n_classes, n_features, hidden=64):
-        super().__init__()
-        layers = []
-        for before in (n_features, hidden):
-            layers += [nn.Linear(before, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
-        self.body = nn.Sequential(*layers)
-        self.head = nn.Linear(hidden, n_classes)
-
-
 class _Block(nn.Module):
     # Pre-activation residual block, whose shortcut is a 1 x 1 convolution of the activation if the shape changes.
     def __init__(self, before, after, stride):
@@ -118,14 +99,12 @@ def network(name, n_classes, shape):
 
     Parameters
     ----------
-    name : "conv", "conv-16-32-64" (channels), "wrn-28-10" (depth and width), "mlp" or "mlp-64" (hidden units)
+    name : "conv", "conv-16-32-64" (channels) or "wrn-28-10" (depth and width)
     n_classes : int
-    shape : tuple, the shape of a row: (height, width), (channels, height, width) or (d,)
+    shape : tuple, the shape of a row: (height, width) or (channels, height, width)
     """
     kind, *numbers = name.split("-")
     numbers, channels = [int(n) for n in numbers], shape[0] if len(shape) == 3 else 1
-    if kind == "mlp":
-        return MLP(n_classes, shape[0], *numbers)
     if kind == "conv":
         return ConvNet(n_classes, shape[-2], tuple(numbers) or (16, 32, 64), in_channels=channels)
     return WideResNet(n_classes, *(numbers or (28, 10)), in_channels=channels)

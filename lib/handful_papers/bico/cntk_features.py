@@ -1,10 +1,9 @@
 """Nystrom features of convolutional tangent kernels: the proxies of Figures 3, 7 and 13 and of Table 8 (Section 5.1).
 
 CIFAR-10 as the paper takes it (six layers, pooling, 32 x 32) needs a million pairs of pixels for each pair of images.
-At 8 x 8, each pixel the mean of 4 x 4, it needs 4,096 and 40 microseconds of one core; flatten at 32 x 32 needs 10, for
-features of a few points less accuracy. 21,000 images and 1,024 landmarks at 8 x 8 take a quarter of an hour. The kernel
-matrix is kept on disk, 512 rows at a time: the second call takes seconds, an interrupted one goes on, and one that asks
-for more rows computes only those.
+At 8 x 8, each pixel the mean of 4 x 4, it needs 4,096; flatten at 32 x 32 needs 1,024, for features of a few points
+less accuracy. The kernel matrix is kept on disk, 512 rows at a time: the second call takes seconds, an interrupted one
+goes on, and one that asks for more rows computes only those.
 """
 
 from dataclasses import replace

@@ -80,14 +80,13 @@ def permuted_tasks(arrays, *, n_tasks=10, n_train=1000, n_val=1000):
     return tasks
 
 
-def split_tasks(arrays, *, n_train=1000, n_val=1000, pairs=PAIRS):
+def split_tasks(arrays, *, n_train=1000, n_val=1000):
     """Split images: a task for each pair of classes, `n_train` random rows each and `n_val` others, from seed 0.
 
     Parameters
     ----------
     arrays : what `images` gives
     n_train, n_val : int, or one number a task
-    pairs : the classes of each task
 
     Raises
     ------
@@ -97,7 +96,7 @@ def split_tasks(arrays, *, n_train=1000, n_val=1000, pairs=PAIRS):
     X, y, X_test, y_test = arrays
     rng = np.random.RandomState(0)
     tasks = []
-    for pair, n, more in zip(pairs, *(np.broadcast_to(count, len(pairs)).tolist() for count in (n_train, n_val))):
+    for pair, n, more in zip(PAIRS, *(np.broadcast_to(count, len(PAIRS)).tolist() for count in (n_train, n_val))):
         rows = rng.permutation(np.flatnonzero(np.isin(y, pair)))
         _check_counts(n, more, len(rows), f"the training rows of classes {pair}")
         test, val = np.isin(y_test, pair), rows[n : n + more]

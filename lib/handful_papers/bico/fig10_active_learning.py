@@ -9,15 +9,15 @@ ON_SPEECH_COMMANDS = ("uniform", "max-entropy", "kcenter", "badge")  # as in the
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows, dataset = run.rows, run.parameters["dataset"]
-    facts = {"data": dataset}
+    run.facts.update(data=dataset)
     few, many = run.parameters["judged"]
     if dataset == "speech_commands":
-        best = Evidence(_lead(rows, "bico", ON_SPEECH_COMMANDS, [few, many]), facts=facts)
-        below = Evidence(_lead(rows, "uniform", ON_SPEECH_COMMANDS[1:], [many]), facts=facts)
+        best = _lead(rows, "bico", ON_SPEECH_COMMANDS, [few, many])
+        below = _lead(rows, "uniform", ON_SPEECH_COMMANDS[1:], [many])
     else:
         best = below = Evidence(lacks="Speech Commands is not part of this run", reason="data")
     return {
-        "bico-fig10-best": Evidence(_lead(rows, "bico", OTHERS, [few, many]), facts=facts),
+        "bico-fig10-best": _lead(rows, "bico", OTHERS, [few, many]),
         "bico-fig10-best-speech-commands": best,
         "bico-fig10-redundant-speech-commands": below,
     }

@@ -11,7 +11,6 @@ from handful.dictionary import L1, L2, MeasurementSelector, wavelet_atoms
 from handful.dictionary.selector import recovery_error
 
 from handful_papers.bico.image_data import BRIGHTEST, SHAPES
-from handful_papers.claims import Evidence
 
 METHODS_SHOWN = ("random measurements", "approximate greedy", "bico", "bico quadratic")
 PANELS = {"synthetic": ("L2", "L1"), "Gaussian": ("L1", "L2", "GM"), "wavelets": ("L2", "GM")}  # atoms -> recoveries
@@ -179,13 +178,12 @@ PANEL = ["task", "recovery"]
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows, given = run.rows, run.parameters
-    facts = {"atoms": given["n_atoms"], "images": given["n_images"], "largest_size": int(rows["size"].max())}
-    facts["generator_epochs"] = given.get("n_epochs", given.get("epochs"))  # older records say epochs
+    run.facts.update(atoms=given["n_atoms"], images=given["n_images"], generator_epochs=given["n_epochs"])
+    run.facts.update(largest_size=int(rows["size"].max()))
     errors = rows.pivot_table(index=[*PANEL, "seed", "size"], columns="method", values="error")
     needed = rows["size"].where(rows.error <= LEVEL * rows.energy, rows["size"].max())
     sizes = rows.assign(needed=needed).groupby([*PANEL, "seed", "method"]).needed.min().unstack()
-    found = {"bico-fig12-error": errors, "bico-fig12-compression": sizes}
-    return {claim: Evidence(_over_the_better(wide), facts=facts) for claim, wide in found.items()}
+    return {"bico-fig12-error": _over_the_better(errors), "bico-fig12-compression": _over_the_better(sizes)}
 
 
 def _over_the_better(wide):

@@ -168,7 +168,7 @@ SHOWN = {*(f"C{i}" for i in range(1, 8)), "C12", "C34", "C56"}
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     given = run.parameters
-    facts = {"steps": given["n_steps"], "slots": given["slots"]}
+    run.facts.update(steps=given["n_steps"], slots=given["slots"])
     printed = algorithm_3(given["slots"], given["n_steps"])
     found, right, free_slots, free_points = [], [], [], []
     for _, built in run.rows.groupby("seed"):
@@ -185,7 +185,7 @@ def evidence(run):
         "free slots": free_slots,
         "room for points": free_points,
     }
-    return {"bico-fig13-tree": Evidence(settings, shown=float(min(found)), facts=facts)}
+    return {"bico-fig13-tree": Evidence(settings, shown=float(min(found)))}
 
 
 def _held(built, step):

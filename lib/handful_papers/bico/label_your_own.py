@@ -6,7 +6,7 @@ from handful.active.loop import ActiveLoop
 
 from handful_papers.bico.active import accuracy, train
 from handful_papers.bico.active_data import features, recordings
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import paired_differences
 
 
 class Asker:
@@ -84,5 +84,5 @@ def simulated_rows(method, *, pool, kernel, options, batch, n_rounds, seed):
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    gaps = paired_differences(run.rows, a="bico", b="uniform", value="accuracy", by="labels")
-    return {"bico-own-labelling": Evidence(gaps, facts={"data": run.parameters["dataset"]})}
+    run.facts.update(data=run.parameters["dataset"])
+    return {"bico-own-labelling": paired_differences(run.rows, a="bico", b="uniform", value="accuracy", by="labels")}

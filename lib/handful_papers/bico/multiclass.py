@@ -8,7 +8,7 @@ from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
 from handful.bilevel.outer import outer_rows
 from handful.bilevel.weights import final_weights
-from handful.models import Rows
+from handful.models.base import Rows
 from handful.models.glm import GLM
 from handful.models.joint import model_for
 from tqdm import tqdm

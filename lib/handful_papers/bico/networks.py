@@ -1,21 +1,9 @@
 """The small networks of the continual-learning tables, for rows that are flattened images."""
 
-from itertools import pairwise
-
 import numba
 import numpy as np
 import torch
 from torch import nn
-
-
-class MLP(nn.Sequential):
-    """Two hidden layers with ReLU and dropout (permuted MNIST: 784-100-100-10, dropout .2)."""
-
-    def __init__(self, widths=(784, 100, 100, 10), *, dropout=0.2):
-        layers = []
-        for fan_in, fan_out in pairwise(widths[:-1]):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(dropout)]
-        super().__init__(*layers, nn.Linear(*widths[-2:]))
 
 
 class SmallCNN(nn.Module):

@@ -5,8 +5,6 @@ import numpy as np
 from handful_papers.bico import continual_tables as tables
 from handful_papers.claims import Evidence, paired_differences
 
-STREAMS = ("PMNIST", "SMNIST", "SCIFAR-10")
-
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""

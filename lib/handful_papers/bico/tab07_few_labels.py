@@ -1,6 +1,6 @@
 """Which numbers decide the claims of Table 7."""
 
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import paired_differences
 
 LEADS = {  # claim -> what is compared
     "mixmatch-above-supervised": ("mixmatch", ["supervised", "supervised augmented"]),
@@ -10,8 +10,8 @@ LEADS = {  # claim -> what is compared
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    facts, found = {"data": run.parameters["dataset"]}, {}
+    run.facts.update(data=run.parameters["dataset"])
+    found = {}
     for claim, (a, others) in LEADS.items():
-        leads = paired_differences(run.rows, a=a, b=others, value="accuracy", by="labels")
-        found[f"bico-tab07-{claim}"] = Evidence(leads, facts=facts)
+        found[f"bico-tab07-{claim}"] = paired_differences(run.rows, a=a, b=others, value="accuracy", by="labels")
     return found

@@ -5,7 +5,7 @@ import time
 import numpy as np
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
 from handful.data import load
-from handful.models import Rows
+from handful.models.base import Rows
 from handful.proxies import CNTK, Nystrom
 
 from handful_papers.bico.cntk_features import images, small_kernel
@@ -37,7 +37,7 @@ def measure(name, *, n, n_landmarks, sizes, l2, n_repeats, seed=0):
     rows, features = [], {}
     for network, kernel in NETWORKS.items():
         proxy = Nystrom(kernel(SHAPES[name]), n_landmarks=n_landmarks, random_state=seed)
-        proxy.fit(X[:64])  # compiles
+        proxy.fit(X[:64])  # imports torch
         for repeat in range(2):
             start = time.process_time()
             Z = np.asarray(proxy.fit(X).transform(X), dtype=np.float32)

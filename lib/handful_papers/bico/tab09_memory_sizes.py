@@ -1,18 +1,19 @@
 """Which numbers decide the claims of Table 9."""
 
 from handful_papers.bico import continual_tables as tables
-from handful_papers.claims import Evidence, paired_differences
+from handful_papers.claims import paired_differences
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     best = tables.at_best_beta(run.rows, ["setting", "size", "method"])
     [about] = run.parameters["streams"].values()
-    facts, gains = {"data": about["data"], "sizes": best["size"].nunique()}, {}
+    run.facts.update(data=about["data"], sizes=best["size"].nunique())
+    gains = {}
     for setting, other in (("CL", "uniform"), ("Streaming", "reservoir")):
         mine = best[best.setting == setting]
         by_size = {
             s: gap for (_, s), gap in paired_differences(mine, a="bico", b=other, value="accuracy", by="size").items()
         }
         gains[setting] = by_size[min(by_size)] - by_size[max(by_size)]
-    return {"bico-tab09-small-memories": Evidence(gains, facts=facts)}
+    return {"bico-tab09-small-memories": gains}

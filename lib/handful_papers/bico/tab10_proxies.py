@@ -21,6 +21,5 @@ def _lead(run, best, streams, a, b):
         return Evidence(lacks=f"{' and '.join(streams)} did not run")
     gaps = paired_differences(mine, a=a, b=b, value="accuracy", by=["setting", "stream"], method="kernel")
     first = mine.stream.iloc[0]
-    n_epochs = run.parameters.get("n_epochs") or run.parameters["epochs"]  # as it was called before
     facts = {"data": run.parameters["streams"][first]["data"], "streams": len(gaps)}
-    return Evidence(gaps, facts=facts | {"n_epochs": n_epochs[first]})
+    return Evidence(gaps, facts=facts | {"n_epochs": run.parameters["n_epochs"][first]})

@@ -359,7 +359,6 @@ def elongated_pool(rng):
 
 A_THOUSANDTH = 0.001  # of the largest score: influences up to here are equal
 WITHIN = 4  # standard errors of a simulation that count as agreement
-UNTOLD = "the run does not tell its constants"
 
 
 def evidence(run):
@@ -372,13 +371,9 @@ def evidence(run):
         room |= _limit(name, values[name])
     room["Lemma 10: smooth"] = 1 - values["Lemma 10"].value
     gaps = {s.partition(": ")[2]: rows for s, rows in values.items() if s.startswith("Theorem 3")}
-    if "least_eigenvalue" in run.facts:
-        room["Lemma 10: convex"] = [run.facts["least_eigenvalue"]]
+    room["Lemma 10: convex"] = [run.facts["least_eigenvalue"]]
     return {
-        "bico-identities": Evidence(
-            {name: np.asarray(of) for name, of in room.items()},
-            lacks="" if "least_eigenvalue" in run.facts else UNTOLD,
-        ),
+        "bico-identities": {name: np.asarray(of) for name, of in room.items()},
         "bico-theorem3-printed": _rate(gaps, run.facts, scaled=False),
         "bico-theorem3-rho": _rate(gaps, run.facts, scaled=True),
     }
@@ -393,8 +388,6 @@ def _limit(name, rows):
 
 def _rate(gaps, facts, *, scaled):
     """Gaps to the minimum as shares of the bound of Theorem 3, with the sum of weights rho where `scaled`."""
-    if "smoothness" not in facts:
-        return Evidence(lacks=UNTOLD)
     shares = {}
     for name, rows in gaps.items():
         rho = facts["weights_sum"][name] if scaled else 1.0

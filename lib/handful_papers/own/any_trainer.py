@@ -255,10 +255,6 @@ def draw_relative(rows, datasets, unseen):
 # --- which numbers decide the claims
 
 
-PLAIN = ("RBF", "random trees", "fitted trees")  # proxies whose points weigh by class
-WEIGHED = ("boosting", "forest", "network")
-
-
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     unseen = run.parameters["unseen"]

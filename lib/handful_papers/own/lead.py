@@ -1,4 +1,4 @@
-"""The picture that leads the README and the site: what few rows lose, and a posterior from few rows.
+"""The picture that leads the README and the site: what few rows lose, and how far their posterior is from that of all.
 
 ``python -m handful_papers.own.lead`` draws it from the rows on record of `hundred_rows` and `posterior`.
 """
@@ -23,6 +23,13 @@ def least_matched(rows):
     own = rows[(rows.way == "l2 x 1") & (rows.method == "matched")]
     least = own[own.m == own.groupby(["dataset", "seed"]).m.transform("min")]
     return least.groupby("dataset")[["rows", "excess"]].median()
+
+
+def divergences(rows):
+    """Median rows and divergence (nats) of matched and random rows, for each model and table, more rows after fewer."""
+    shown = rows[rows.method.isin(["matched", "uniform"]) & ~rows.what.isin(["NUTS", "marginal"])]
+    shown = shown.assign(multiple=shown.multiple.fillna(0))
+    return shown.groupby(["method", "what", "multiple"])[["rows", "kl"]].median()
 
 
 def draw(hundred, posterior):
@@ -55,18 +62,17 @@ def draw(hundred, posterior):
         "matched", (least.rows.max(), 0), (0, -7), textcoords="offset points", color=matched, ha="right", va="top"
     )
 
-    curves = {method: one for method, one in posterior[posterior.what == "marginal"].groupby("method")}
-    right.fill_between(curves["full"].x, curves["full"].density, color="#c8c8c8", lw=0)
-    right.plot(curves["uniform"].x, curves["uniform"].density, color=random, lw=1.8, ls="--")
-    right.plot(curves["matched"].x, curves["matched"].density, color=matched, lw=1.8)
-    words = [("full", "all {:,} rows", "#555555"), ("matched", "{:,} matched", matched)]
-    for place, (method, text, colour) in enumerate([*words, ("uniform", "{:,} random", random)]):
-        where = (0.03, 0.98 - 0.11 * place)
-        right.text(
-            *where, text.format(int(curves[method].rows.iloc[0])), transform=right.transAxes, color=colour, va="top"
-        )
-    right.set(xlabel="a coefficient", ylabel="posterior density", yticks=[])
-    right.set_ylim(0, 1.45 * max(one.density.max() for one in curves.values()))
+    measured = divergences(posterior)
+    for _, one in measured.loc["matched"].groupby("what"):
+        right.plot(one.rows, one.kl, color=matched, lw=1, marker="D", ms=3)
+    right.plot(measured.loc["uniform"].rows, measured.loc["uniform"].kl, color=random, ls="", marker="o", ms=4)
+    right.set(xscale="log", yscale="log", xlabel="rows", ylabel="nats from the posterior of all rows")
+    right.set(xlim=(8, 6000), ylim=(2e-7, 1e4))
+    right.set_yticks([1e-6, 1e-3, 1, 1e3], ["$10^{-6}$", "0.001", "1", "1000"])
+    right.set_xticks([10, 100, 1000], ["10", "100", "1000"])
+    right.minorticks_off()
+    right.text(2000, 20, "random", color=random, ha="right")
+    right.text(10, 0.15, "matched", color=matched, ha="left")
     for ax in (left, right):
         ax.grid(False)
     return fig

@@ -8,7 +8,7 @@ SETS = {"HTRU", "Credit", "Pathological", "Skin", "Cod-rna", "w8a"}  # the paper
 FLOOR = 1e-6  # the gap to which samples are trained: a smaller error is no smaller
 
 
-def error_ratios(rows, *, of="error"):
+def error_ratios(rows):
     """Mean error of uniform sampling over that of each arm.
 
     Parameters
@@ -19,7 +19,7 @@ def error_ratios(rows, *, of="error"):
     -------
     pandas.DataFrame indexed by (dataset, size), a column for each arm but uniform
     """
-    means = rows.groupby(["dataset", "size", "method"], sort=False)[of].mean().unstack()
+    means = rows.groupby(["dataset", "size", "method"], sort=False).error.mean().unstack()
     arms = [arm for arm in rows.method.unique() if arm != "uniform"]
     return means[arms].rdiv(means["uniform"], axis=0)
 
@@ -45,12 +45,12 @@ def jackknifed_ratio(a, b):
     return np.exp(n * whole - (n - 1) * np.log((a.sum() - a) / (b.sum() - b)))
 
 
-def ratios(rows, arm, *, of="error", spread=False, sizes=None):
+def ratios(rows, arm, *, spread=False, sizes=None):
     """`jackknifed_ratio` of uniform sampling over an arm in every setting.
 
     Parameters
     ----------
-    rows : pandas.DataFrame with dataset, method, size, seed and the column `of`
+    rows : pandas.DataFrame with dataset, method, size, seed and error
     arm : str, a method
     spread : compare the mean absolute deviations from the median (the scatter between trials), not the means
     sizes : function of the ascending sizes of a data set, giving those to take; default: all
@@ -63,7 +63,7 @@ def ratios(rows, arm, *, of="error", spread=False, sizes=None):
     for dataset, part in rows.groupby("dataset", sort=False):
         every = sorted(part["size"].unique())
         for size in every if sizes is None else sizes(every):
-            wide = part[part["size"] == size].pivot(index="seed", columns="method", values=of)
+            wide = part[part["size"] == size].pivot(index="seed", columns="method", values="error")
             if spread:
                 wide = (wide - wide.median()).abs()
             found[dataset, int(size)] = jackknifed_ratio(wide["uniform"].to_numpy(), wide[arm].to_numpy())

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 import numba
 import numpy as np
 import pandas as pd
-from handful.clustering import PRINTED, VCGMM, TruncatedEM
+from handful.clustering import VCGMM
 from handful.clustering.distances import nearest_centers
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
+from handful.clustering.variational import PAPER as PRINTED
 from handful.sensitivity.lightweight import lightweight_coreset
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -77,11 +78,11 @@ class Fit:
 class CentredVCGMM(VCGMM):
     """`VCGMM` on rows that are centred already, so that its clock, like Lloyd's, holds the algorithm alone.
 
-    Finding the frame (a median, a largest entry) takes as long as ten iterations where rows have thousands of columns.
+    Finding the frame, a median, takes as long as ten iterations where rows have thousands of columns.
     """
 
     def _set_frame(self, rows):
-        self._shift, self._unit = np.zeros(rows.shape[1]), 1.0
+        self._shift = np.zeros(rows.shape[1])
 
     def _to_frame(self, rows):
         return rows
@@ -144,7 +145,7 @@ def fit(setting, X, n_clusters, *, seed):
 
 def printed_vcgmm(setting, centers, rng):
     """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an estimator."""
-    algorithm = TruncatedEM(**PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
+    algorithm = replace(PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
     options = dict(n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False)
     return CentredVCGMM(len(centers), init=centers, random_state=rng, **options)
 

@@ -196,7 +196,6 @@ def table_1(summary, roles):
 
 # Figures ------------------------------------------------------------------------------------------------------------
 
-CLOUDS = ("afkmc2", "vargmm")  # over m or G
 LINEAR = 10.0  # per cent: the axis of errors is linear up to here, logarithmic beyond
 
 

@@ -91,7 +91,7 @@ def run(method, X, X_test, centres, reference, *, record_at, batch_size=100, n_c
         begin = time.process_time()
         for _ in range(stop - done):
             indices, weights = sampler.sample()
-            sampler.update(kmeans_step(X, indices, weights, centres, counts))
+            sampler.update(kmeans_step(X[indices], weights, centres, counts))
         seconds += time.process_time() - begin
         done = stop
         rows.append(dict(step=stop, seconds=seconds, error=loss(X_test, centres) / reference - 1))
@@ -181,22 +181,18 @@ def evidence(run):
     starts = run.rows.groupby(["dataset", "method", "start", "step"])[["error", "seconds"]].mean().reset_index()
     last, first = (starts[starts.step == step] for step in (starts.step.max(), starts.step.min()))
     mnist = last.dataset == "mnist"
-    facts = dict(
-        tuned=int("vrm" in run.parameters.get("grids", {})), mnist_rows=run.facts.get("rows", {}).get("mnist", 0)
-    )
+    run.facts.update(tuned=int("vrm" in run.parameters.get("grids", {})))
+    run.facts.update(mnist_rows=run.facts.get("rows", {}).get("mnist", 0))
     c = run.facts.get("c") or {d: [value] for d, value in run.rows.groupby("dataset").c.first().items()}
     gains = _gains(last[~last.dataset.isin(run.parameters.get("unchanged", ["digits", "mnist"]))], ["uniform", "vrb"])
-    found = {
-        "vrm-fig03-ends-best": Evidence(gains, facts=facts),
-        "vrm-fig03-no-gain": Evidence(lacks="MNIST is not among the data of this run"),
+    lost = Evidence(lacks="MNIST is not among the data of this run")
+    return {
+        "vrm-fig03-ends-best": gains,
+        "vrm-fig03-no-gain": _gains(last[mnist], "uniform") if mnist.any() else lost,
         "vrm-fig03-setup": paired_differences(first, a="vrm", b="uniform", value="seconds", by="dataset", seed="start"),
-        "vrm-tab01-c": Evidence(lacks="MNIST is not among the data of this run"),
-        "vrm-tab01-c-below-50": Evidence(c),
+        "vrm-tab01-c": {"": c["mnist"]} if mnist.any() else lost,
+        "vrm-tab01-c-below-50": c,
     }
-    if mnist.any():
-        found["vrm-fig03-no-gain"] = Evidence(_gains(last[mnist], "uniform"), facts=facts)
-        found["vrm-tab01-c"] = Evidence({"": c["mnist"]}, facts=facts)
-    return found
 
 
 def _gains(rows, others):

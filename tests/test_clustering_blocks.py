@@ -1,0 +1,91 @@
+"""VCGMM on rows that stay in files: blocks and their order, what breaks off and goes on, and files that do not fit."""
+
+import numpy as np
+import pytest
+from handful import VCGMM, blocks
+from handful.blocks import Blocks
+from handful.clustering import quantization_error
+
+C = 30
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return (4 * rng.normal(size=(C, 5))[rng.integers(C, size=9000)] + rng.normal(size=(9000, 5))).astype(np.float32)
+
+
+@pytest.fixture
+def folder(X, tmp_path):
+    for i, part in enumerate(np.split(X, 9)):
+        np.save(tmp_path / f"rows{i}.npy", part)
+    return tmp_path
+
+
+def error(X, rows, seed=0):
+    model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=seed).fit(rows)
+    return quantization_error(X, model.cluster_centers_)
+
+
+def test_blocks_and_their_order_change_the_error_no_more_than_seeds_do(X, folder):
+    order = np.argsort(X[:, 0])
+    ways = [X, Blocks(X, rows=700), Blocks(X, rows=4000), Blocks(X[order], rows=700), str(folder)]
+    found = np.array([error(X, rows) for rows in ways])
+    seeds = np.array([error(X, X, seed) for seed in range(8)])
+    assert found.max() < seeds.max() * 1.02
+    assert found.min() > seeds.min() * 0.98
+
+
+def test_a_large_memory_map_is_read_in_blocks(X, folder, monkeypatch):
+    np.save(folder / "all.npy", X)
+    expected = VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(X, rows=1000))
+    monkeypatch.setattr(blocks, "ENTRIES", 5000)
+    model = VCGMM(C, coreset_size=3000, random_state=0).fit(np.load(folder / "all.npy", mmap_mode="r"))
+    np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    assert model.cluster_centers_.dtype == np.float32
+
+
+@pytest.mark.parametrize("method", ["predict", "transform"])
+def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypatch, tmp_path):
+    model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(str(folder))
+    out, read, inner = tmp_path / "out" / "written.npy", [], getattr(VCGMM, method)
+    out.parent.mkdir()
+
+    def breaks(self, rows, **options):
+        read.append(len(rows))
+        if len(read) == 5:
+            raise KeyboardInterrupt
+        return inner(self, rows, **options)
+
+    monkeypatch.setattr(blocks, "_predict", lambda block, model, method, options: breaks(model, block.X))
+    monkeypatch.setattr(blocks._predict, "__name__", "_predict")
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, method)(str(folder), out=out)
+    found = getattr(model, method)(str(folder), out=out)
+    assert len(read) == 5 + 5  # the fifth block is read again
+    np.testing.assert_array_equal(found, getattr(model, method)(X))
+    assert isinstance(found, np.memmap)
+    assert [path.name for path in out.parent.iterdir()] == ["written.npy"]
+
+
+def test_what_was_written_of_other_data_begins_anew(X, tmp_path):
+    model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(X)
+    out = tmp_path / "labels.npy"
+    out.write_bytes(b"of something else")
+    (tmp_path / "labels.npy.part").write_text("other 3")
+    np.testing.assert_array_equal(model.predict(Blocks(X, rows=700), out=out), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (lambda X: np.where(np.arange(len(X))[:, None] == 7, np.nan, X), r"rows4\.npy\), row 4007 with NaN"),
+        (lambda X: X[:, :3], r"rows4\.npy has rows of float32 and shape \(3,\)"),
+        (lambda X: X.astype(np.float64), r"rows4\.npy has rows of float64"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(X, folder, change, names):
+    np.save(folder / "rows4.npy", change(X[4000:5000]))
+    with pytest.raises(ValueError, match=names):
+        error(X, str(folder))
