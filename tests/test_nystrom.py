@@ -9,7 +9,7 @@ from handful.bilevel import BilevelCoreset
 from handful.proxies import CNTK, RBF, Nystrom, TreeLeaves
 from handful.proxies.nystrom import BLOCK, kernel_blocks
 from sklearn.datasets import load_digits
-from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel
+from sklearn.metrics.pairwise import polynomial_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -40,7 +40,7 @@ def X():
     return np.random.default_rng(0).normal(size=(2 * BLOCK + 30, 5))
 
 
-@parametrize_with_checks([Nystrom(RBF(0.1), n_landmarks=20), Nystrom(linear_kernel), TreeLeaves(n_components=4)])
+@parametrize_with_checks([Nystrom(RBF(0.1), n_landmarks=20), TreeLeaves(n_components=4)])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 

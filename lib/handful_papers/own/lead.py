@@ -1,10 +1,10 @@
 """The picture that leads the README and the site: what few rows lose, and how far their posterior is from that of all.
 
-``python -m handful_papers.own.lead`` draws it from the rows on record of `hundred_rows` and `posterior`.
+``handful report --judge`` draws it from the rows on record of `hundred_rows` and `posterior`.
 """
 
 from handful_papers.own import METHODS
-from handful_papers.provenance import ROOT, write_atomically
+from handful_papers.provenance import write_atomically
 from handful_papers.run import FIGURES
 from handful_papers.style import render, use_style
 
@@ -78,14 +78,9 @@ def draw(hundred, posterior):
     return fig
 
 
-def main():
+def write():
     """Draw `TARGET` from the records of profile laptop."""
     import pandas as pd
 
     rows = [pd.read_csv(FIGURES / "laptop" / "own" / f"{name}.csv") for name in ("hundred_rows", "posterior")]
     write_atomically(TARGET, render(draw(*rows))["png"])
-    print(TARGET.relative_to(ROOT))
-
-
-if __name__ == "__main__":
-    main()

@@ -27,6 +27,7 @@ def images(dataset, n, t):
 
 
 def softmax(Z):
+    """Probabilities of logits along the last axis."""
     E = np.exp(Z - Z.max(axis=-1, keepdims=True))
     return E / E.sum(axis=-1, keepdims=True)
 
