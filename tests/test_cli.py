@@ -85,7 +85,8 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
 def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):
     """As after a bare `pip install handful`; what a module on demand lacks is told, not looked for for ever."""
     (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError(\"No module named 'pandas'\")")
-    script = "import handful, handful.cli\nhandful.data.load('wine')\nhandful.cli.main(['data'])\nhandful.data.status()"
+    script = "import handful, handful.cli\nhandful.data.load('wine')\nhandful.cli.main(['data'])\n"
+    script += "handful.data.loaders.status()"
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": _path(tmp_path)}
     )

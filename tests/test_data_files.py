@@ -11,7 +11,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from handful.data import BadFileError, MissingDataError, files, load, status
+from handful.data import MissingDataError, files, load
+from handful.data.files import BadFileError
+from handful.data.loaders import status
 from handful.data.registry import ENTRIES, Entry
 from published import as_cifar, as_csv, as_idx, as_libsvm, as_spoken_digits, as_tar, as_wave, as_zip
 from scipy.io import savemat
