@@ -47,8 +47,8 @@ class CNTK(TangentKernel):
 
     Notes
     -----
-    Rows of float32 (or of bytes) take half the time of float64 ones, and are as precise unless two images nearly
-    coincide. On one core of 2025, a flatten head costs about 20 nanoseconds for each pixel, convolution and pair of
+    Rows of float32 (or of bytes) take less time than float64 ones, and are as precise unless two images nearly
+    coincide. On one core of 2025, a flatten head costs some tens of nanoseconds for each pixel, convolution and pair of
     images.
 
     Examples
