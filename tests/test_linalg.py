@@ -2,7 +2,7 @@ import threading
 
 import numpy as np
 import pytest
-from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, LogisticSensitivity, SVMCoreset, linalg
+from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset, linalg
 from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
 from handful.sensitivity import LewisCoreset, MixtureSensitivity
@@ -78,7 +78,6 @@ SELECTORS = {
     "lightweight": lambda: LightweightCoreset(40, random_state=0),
     "mixture": lambda: MixtureSensitivity(40, random_state=0),
     "SVM": lambda: SVMCoreset(40, random_state=0),
-    "logistic": lambda: LogisticSensitivity(40, random_state=0),
     "Lewis": lambda: LewisCoreset(40, random_state=0),
 }
 

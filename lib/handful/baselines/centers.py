@@ -1,13 +1,14 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
 import numpy as np
+from numba import njit
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows, one_of
 from handful.coreset import Selector
-from handful.linalg import centred, nearest_center
+from handful.linalg import centred, nearest_center, sq_distance
 from handful.types import Seed
 
 
@@ -80,10 +81,15 @@ def plain_seeds(X, weights, n, random_state):
     random_state : int
     """
     random = np.random.RandomState(random_state)
-    approach, _ = _approach(X)
+    sq_norms = row_norms(X, squared=True)
+    rounding = 4 * np.finfo(np.float64).eps * sq_norms
+    X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
     chosen, closest = [int(random.choice(X.shape[0], p=weights / weights.sum()))], np.full(X.shape[0], np.inf)
     while True:
-        approach(_row(X, chosen[-1]), closest)
+        i = chosen[-1]
+        found = sq_norms - 2 * (X @ (X[[i]].toarray()[0] if sparse.issparse(X) else X[i])) + sq_norms[i]
+        found[found <= rounding + rounding[i]] = 0.0
+        np.minimum(closest, found, out=closest)
         if len(chosen) == n:
             return np.array(chosen)
         edges = np.cumsum(weights * closest)
@@ -91,26 +97,6 @@ def plain_seeds(X, weights, n, random_state):
             rest = np.setdiff1d(np.arange(X.shape[0]), chosen)
             return np.append(chosen, random.choice(rest, n - len(chosen), replace=False))
         chosen.append(int(np.searchsorted(edges, random.uniform() * edges[-1])))
-
-
-def _row(X, i):
-    return X[[i]].toarray()[0] if sparse.issparse(X) else X[i]
-
-
-def _approach(X):
-    # A function that lowers squared distances, shape (n,), to those from a point where these are smaller; and by how
-    # much rounding may part equal ones.
-    sq_norms = row_norms(X, squared=True)
-    rounding = 4 * np.finfo(np.float64).eps
-    X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
-
-    def approach(point, sq_dist):
-        length = point @ point
-        found = sq_norms - 2 * (X @ point) + length
-        found[found <= rounding * (sq_norms + length)] = 0.0
-        np.minimum(sq_dist, found, out=sq_dist)
-
-    return approach, 2 * rounding * sq_norms.max()
 
 
 class KCenter(_Centers):
@@ -158,15 +144,40 @@ def farthest_first(X, n, *, rng, covered=()):
     TypeError, ValueError
         for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
-    X, center = centred(check_rows(X, accept_sparse="csr"))
+    X = check_rows(X, accept_sparse="csr")
+    center = 0.0
+    if sparse.issparse(X):
+        X, center = centred(X)
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
-    sq_dist, (approach, slack) = np.full(X.shape[0], np.inf), _approach(X)
+    sq_dist = np.full(X.shape[0], np.inf)
+    lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
-        approach(point - center, sq_dist)
-    chosen = [int(np.argmax(sq_dist >= sq_dist.max() - slack)) if len(covered) else int(rng.integers(X.shape[0]))]
+        lower(X, point - center, sq_dist)
+    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        approach(_row(X, chosen[-1]), sq_dist)
+        lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
-        chosen.append(int(np.argmax(sq_dist >= max(sq_dist.max() - slack, 0.0))))
+        chosen.append(int(np.argmax(sq_dist)))
     return np.array(chosen)
+
+
+def _approach_sparse(X):
+    # `approach` for the rows of a CSR matrix, whose squared norms are computed once
+    sq_norms = row_norms(X, squared=True)
+    rounding = 1e-14 * (sq_norms.max() or 1.0)
+
+    def lower(_, point, sq_dist):
+        found = sq_norms - 2 * (X @ point) + point @ point
+        found[found < rounding] = 0.0
+        np.minimum(sq_dist, found, out=sq_dist)
+
+    return lower
+
+
+@njit(cache=True, nogil=True)
+def approach(X, point, sq_dist):
+    """Lower `sq_dist`, shape (n,), to the squared distances of the rows from `point` where those are smaller."""
+    point = point.astype(np.float64)
+    for i in range(X.shape[0]):
+        sq_dist[i] = min(sq_dist[i], sq_distance(X[i], point))

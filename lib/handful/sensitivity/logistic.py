@@ -9,7 +9,6 @@ from sklearn.utils import ClassifierTags
 
 from handful.checks import MAX_SEED, integer, number, signed_labels
 from handful.coreset import Selector
-from handful.linalg import centred
 from handful.svm.interior_point import with_ones
 from handful.types import Seed, Table
 
@@ -62,7 +61,7 @@ class LogisticSensitivity(Selector):
     ----------
     size : number of draws m, with repetition
     n_clusters : k of the k-means++ clustering behind the bound; the bilevel paper tries 5, 10, 25
-    radius : R, how large the parameters of a model of the centred rows may be; the bilevel paper tries .1, 1, 10, 100
+    radius : R, how large the parameters may be; the bilevel paper tries .1, 1, 10, 100
     random_state : int, Generator or None
 
     Attributes
@@ -110,7 +109,7 @@ class LogisticSensitivity(Selector):
     def _draw(self, X, sign, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         weights = sample_weight[present]
-        A = with_ones(centred(X[present], weights)[0])  # moves the bias only; an offset costs no digits then
+        A = with_ones(X[present])
         Z = sparse.diags_array(sign[present]) @ A if sparse.issparse(A) else A * sign[present, None]
         q = weights * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
         q /= q.sum()
