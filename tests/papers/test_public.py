@@ -87,4 +87,4 @@ def test_medoids_are_judged_against_the_best_solver_of_each_size(lead, verdict):
         rows.append(dict(method=method, m=m, seed=seed, test=best[m] + lead + 0.1 * seed, valid=0.0))
     run = Run(pd.DataFrame(rows), {}, {}, "laptop", ("mnist",))
     judged = judge_all(figure("public/coreax_mnist")["claim"], run, coreax_mnist.evidence)
-    assert [claim["verdict"] for claim in judged[:2]] == [verdict, verdict]
+    assert [claim["verdict"] for claim in judged[:1]] == [verdict]

@@ -170,7 +170,6 @@ def evidence(run):
         "bico-fig06-binary-twice": _sizes_over(rows, "bico", "bico weighted", within),
         "bico-fig06-above-binary": _lead(rows, "bico"),
         "bico-fig06-above-weighted": _lead(rows, "bico weighted"),
-        "bico-fig06-above-quadratic-ours": _lead(rows, "bico quadratic"),
     }
 
 

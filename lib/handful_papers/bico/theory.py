@@ -374,8 +374,7 @@ def evidence(run):
     room["Lemma 10: convex"] = [run.facts["least_eigenvalue"]]
     return {
         "bico-identities": {name: np.asarray(of) for name, of in room.items()},
-        "bico-theorem3-printed": _rate(gaps, run.facts, scaled=False),
-        "bico-theorem3-rho": _rate(gaps, run.facts, scaled=True),
+        "bico-theorem3-printed": _rate(gaps, run.facts),
     }
 
 
@@ -386,12 +385,11 @@ def _limit(name, rows):
     return {f"{name}: exponent": [-0.9 - exponent], f"{name}: simulation": 1 - z / WITHIN}
 
 
-def _rate(gaps, facts, *, scaled):
-    """Gaps to the minimum as shares of the bound of Theorem 3, with the sum of weights rho where `scaled`."""
+def _rate(gaps, facts):
+    """Gaps to the minimum as shares of the bound of Theorem 3."""
     shares = {}
     for name, rows in gaps.items():
-        rho = facts["weights_sum"][name] if scaled else 1.0
         first = rows.value[rows.t == 1].item()
-        shares[name] = (rows.value / rate_bound(rows.t, first, facts["smoothness"][name], rho)).to_numpy()
+        shares[name] = (rows.value / rate_bound(rows.t, first, facts["smoothness"][name])).to_numpy()
     settings = {name: 1 - share for name, share in shares.items()}
     return Evidence(settings, shown=float(max(share.max() for share in shares.values())))

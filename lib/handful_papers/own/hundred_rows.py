@@ -80,14 +80,12 @@ def evidence(run):
 
     path = [way for way in rows.way.unique() if way.startswith("l2")]
     matched, few = at_that_size("matched", [own]).max(), at_that_size("uniform", [own]).max()
-    best, other = at_that_size("matched", path).max(), at_that_size("bilevel", path).max()
 
     def by_dataset(values):
         return {dataset: one.to_numpy() for dataset, one in values.groupby("dataset")}
 
     return {
-        "own-hundred-path": by_dataset(best),
+        "own-hundred-path": by_dataset(at_that_size("matched", path).max()),
         "own-hundred-l1": by_dataset(at_that_size("matched", ["l1"]).max()),
         "own-hundred-random": by_dataset((few - matched).dropna()),
-        "own-hundred-bilevel": by_dataset((other - best).dropna()),
     }

@@ -299,7 +299,6 @@ def evidence(run):
     twice = rows[(rows.method == "matched") & (rows.multiple == 2)]
     told = rows[(rows.method == "matched") & (rows.what != "NUTS") & (rows.kl > 1e-8)]
     by_what = {what: one for what, one in twice.groupby("what")}
-    stan = by_what.get("bike_poisson")
     chains = rows[rows.what == "NUTS"] if "NUTS" in set(rows.what) else None
     none = Evidence(lacks="this profile runs no chain on all rows")
     if chains is not None and "full" in set(chains.method):
@@ -308,8 +307,5 @@ def evidence(run):
     return {
         "own-posterior-divergence": {what: one.kl.to_numpy() for what, one in by_what.items()},
         "own-posterior-estimate": ((told.kl_estimated / told.kl - 1.25).abs() < 0.75).astype(float).to_numpy(),
-        "own-posterior-stan": Evidence(lacks="the protocol's data are not part of this profile")
-        if stan is None
-        else {"": (stan.kl_stan - stan.kl_stan_all).to_numpy()},
         "own-posterior-seconds": none,
     }

@@ -172,7 +172,6 @@ def printed():
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     rows, best = run.rows, printed().max()
-    sizes = [m for m in sorted(rows.m.unique()) if m in best.index]
 
     def of(method, way="test"):
         return rows[rows.method == method].pivot(index="seed", columns="m", values=way)
@@ -183,13 +182,9 @@ def evidence(run):
     def on_mnist(given):
         return Evidence(given) if "mnist" in run.data else Evidence(lacks="the table is on MNIST", reason=DATA)
 
-    medoids, small = of("medoids"), [m for m in sizes if m <= 1000]
-    lead = over(medoids, best[sizes])
-    by_class, bilevel, rs2 = of("medoids by class"), of("bilevel"), of("rs2")
+    medoids, by_class = of("medoids"), of("medoids by class")
     return {
-        "public-coreax-small": on_mnist({s: v for s, v in lead.items() if int(s[2:]) in small}),
-        "public-coreax-large": on_mnist({s: v for s, v in lead.items() if int(s[2:]) not in small}),
+        "public-coreax-label-free": on_mnist(over(medoids, best)),
         "public-coreax-labels": over(by_class, of("stratified")),
-        "public-coreax-fresh": over(rs2, by_class.where(by_class > medoids, medoids)),
-        "public-coreax-bilevel": over(bilevel, by_class),
+        "public-coreax-fresh": over(of("rs2"), by_class.where(by_class > medoids, medoids)),
     }

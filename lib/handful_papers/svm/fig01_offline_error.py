@@ -13,7 +13,6 @@ def evidence(run):
         "svm-fig01-everywhere-paper": shown_ratio(ratios(rows, "svm paper"), facts=facts),
         "svm-fig01-variance-paper": shown_ratio(_spreads(rows, "svm paper"), facts=facts),
         "svm-fig01-tenfold-paper": shown_ratio(small),
-        "svm-fig01-everywhere-mixture": shown_ratio(ratios(rows, "svm mixture"), facts=facts),
     }
 
 

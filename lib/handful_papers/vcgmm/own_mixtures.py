@@ -128,7 +128,4 @@ def evidence(run):
     references = [name for name in run.parameters["references"] if name in set(run.rows.method)]
     rows = against_best_by_seed(run.rows.assign(setting=run.rows.setting.fillna("")), references)
     whole = rows[(rows.method == "vcgmm hardened") & (rows.setting == "")].groupby("dataset", sort=False)
-    return {
-        "vcgmm-own-error-hardened": {d: mine.ratio.to_numpy() for d, mine in whole},
-        "vcgmm-own-time-hardened": {d: mine.time_ratio.to_numpy() for d, mine in whole},
-    }
+    return {"vcgmm-own-time-hardened": {d: mine.time_ratio.to_numpy() for d, mine in whole}}
