@@ -401,10 +401,7 @@ def _triples(items):
 
 
 def by_blocks(method):
-    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`.
-
-    With ``out="path.npy"`` that is written to a file, block by block (`Blocks.write`), and comes as a memory map of it.
-    """
+    """A method of a fitted estimator that also says of dask data and files what it says of each row: see `rowwise`."""
 
     @wraps(method)
     def call(self, X, *, out=None, **options):
@@ -417,14 +414,10 @@ def by_blocks(method):
 
 
 def rowwise(estimator, method, X, *, out=None, **options):
-    """What a method of a fitted estimator gives for each row, an array; of dask data a dask array, yet to be computed.
+    """What a method of a fitted estimator gives for each row: an array; of dask data a dask array, yet to be computed.
 
-    With `out`, a path, it is written there block by block: a memory map.
-
-    Raises
-    ------
-    ValueError
-        for columns that are not those, or not in the order, of the data that `estimator` was fitted on
+    With `out`, a path, it is written there block by block (`Blocks.write`), and comes as a memory map of the file.
+    ValueError for columns that are not those, or not in the order, of the data that `estimator` was fitted on.
     """
     blocks = copy(as_blocks(X))
     blocks.verbose |= bool(getattr(estimator, "verbose", False))

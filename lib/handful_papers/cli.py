@@ -81,7 +81,6 @@ def _list(args):
 
 def _report(args):
     from handful_papers import crate, picture, run, site
-    from handful_papers.own import lead
 
     profiles = tuple(args.profile or run.COMMITTED)
     if args.judge:
@@ -89,7 +88,6 @@ def _report(args):
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
         picture.write()
-        lead.write()
     if args.crate:
         print(f"RO-Crate: {crate.write()}")
     print(site.terminal(profiles))

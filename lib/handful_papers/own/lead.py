@@ -1,6 +1,7 @@
 """The picture that leads the README and the site: what few rows lose, and how far their posterior is from that of all.
 
-``handful report --judge`` draws it from the rows on record of `hundred_rows` and `posterior`.
+``python -c 'from handful_papers.own import lead; lead.write()'`` draws it from the rows on record of `hundred_rows` and
+`posterior`.
 """
 
 from handful_papers.own import METHODS
