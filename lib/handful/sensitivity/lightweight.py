@@ -15,7 +15,7 @@ from handful.coreset import Selector
 from handful.linalg import centred, sq_distance
 from handful.types import Seed, Table, joined
 
-ROWS = 1 << 16  # of an array that are read at a time
+ROWS = 1 << 15  # of an array that are read at a time
 N_PIVOT = 256  # rows of a block whose mean serves as the pivot
 
 
