@@ -63,7 +63,7 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
     with pytest.raises(KeyboardInterrupt):
         getattr(model, method)(str(folder), out=out)
     found = getattr(model, method)(str(folder), out=out)
-    assert len(read) == 5 + 5  # the fifth block is read again
+    assert len(read) == 5 + 1 + 5  # the first is compared with what is written, the fifth is read again
     np.testing.assert_array_equal(found, getattr(model, method)(X))
     assert isinstance(found, np.memmap)
     assert [path.name for path in out.parent.iterdir()] == ["written.npy"]
@@ -75,6 +75,23 @@ def test_what_was_written_of_other_data_begins_anew(X, tmp_path):
     out.write_bytes(b"of something else")
     (tmp_path / "labels.npy.part").write_text("other 3")
     np.testing.assert_array_equal(model.predict(Blocks(X, rows=700), out=out), model.predict(X))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_other_rows_of_the_same_number_begin_anew_and_so_does_a_lost_file(X, tmp_path, lost):
+    out, seen = tmp_path / "sums.npy", []
+
+    def sums(block):
+        seen.append(len(block))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return block.X.sum(axis=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        Blocks(X, rows=700).write(out, sums)
+    if lost:
+        out.unlink()
+    np.testing.assert_array_equal(Blocks(X + 1, rows=700).write(out, sums), (X + 1).sum(axis=1))
 
 
 @pytest.mark.parametrize(

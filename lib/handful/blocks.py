@@ -133,10 +133,8 @@ class Blocks:
         """As `map`, one result after the other, from block `start` on; `at_once` by all workers at the same time."""
         tasks = self._tasks(function, *shared, own=own, start=start)
         if not (at_once and self._dask):
-            about = dict(
-                desc=getattr(function, "__name__", "blocks").strip("_"), unit="block", disable=not self.verbose
-            )
-            tasks = tqdm(tasks, total=len(self), initial=start, **about)
+            name, about = getattr(function, "__name__", "blocks").strip("_"), dict(unit="block", total=len(self))
+            tasks = tqdm(tasks, desc=name, initial=start, disable=not self.verbose, **about)
         found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
         for i, (form, result) in enumerate(found):
             first = first or form
@@ -156,14 +154,15 @@ class Blocks:
     def write(self, path, function, *shared):
         """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it.
 
-        What breaks off, by Ctrl-C, a full disk or a lost process, leaves `path` and ``path + ".part"``, which says how
-        many blocks are written: the same call goes on from there.
+        What breaks off leaves `path` and ``path + ".part"``, which says how many blocks are written: the same call goes
+        on from there, if block 0 still gives what is written of it.
         """
         note, work = Path(f"{path}.part"), joblib.hash([getattr(function, "__name__", ""), shared, self.lengths])
         done = 0
         with suppress(FileNotFoundError, ValueError):
-            before, done = note.read_text().split()
-            done = int(done) if before == work and Path(path).is_file() else 0
+            before, written = note.read_text().split()
+            first = next(self.each(function, *shared)) if before == work else [None]
+            done = int(written) * np.array_equal(np.load(path, mmap_mode="r")[: len(first)], first)
         for i, rows in enumerate(self.each(function, *shared, start=done), done):
             if i == 0:
                 np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
