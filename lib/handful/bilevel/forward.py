@@ -62,14 +62,12 @@ class Forward(Strategy):
             optimised = len(model) if refill else 1  # the size at which the weights were last optimised
             while len(model) < size:
                 count = min(batch_size, size - len(model))
-                best = model.load_round(count)
-                if best is None:
-                    weights = _with_newcomers(weights, len(model))
-                    if len(model) >= GROWTH[weighting] * optimised:
-                        weights, optimised = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY), len(model)
-                    else:
-                        model.fit(weights)
-                    best = best_rows(model, count, rule, batch_size, weighting != "binary")
+                weights = _with_newcomers(weights, len(model))
+                if len(model) >= GROWTH[weighting] * optimised:
+                    weights, optimised = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY), len(model)
+                else:
+                    model.fit(weights)
+                best = best_rows(model, count, rule, batch_size, weighting != "binary")
                 model.add(best)
                 bar.update(len(best))
             if weighting == "binary":

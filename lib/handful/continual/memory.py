@@ -44,8 +44,7 @@ class ReplayBuffer(BaseEstimator):
 
     Parameters
     ----------
-    selector : Selector, such as `BilevelCoreset`; its own `size` and `random_state` are not used. Its problem must not
-        be a `Network` with a `checkpoint`, which holds the state of a single fit
+    selector : Selector, such as `BilevelCoreset`; its own `size` and `random_state` are not used
     size : int, rows of the whole memory
     random_state : None, int or Generator
 

@@ -85,7 +85,6 @@ class Model:
     """
 
     max_candidates = 512  # rows whose gains are predicted
-    partners = ()  # what else a choice depends on: the other models of a Joint
 
     def __init__(self, problem, data, ihvp=None):
         self.problem, self.data = problem, data
@@ -186,12 +185,6 @@ class Model:
         scores[self.indices] = -np.inf
         scores[self.data.absent] = -np.inf
         return scores
-
-    # Of models that train for long.
-
-    def load_round(self, count):
-        """Rows of the next round, shape (count,), where an earlier run of the same task has recorded it, else None."""
-        return None
 
 
 def decrease(slope, bend, free_weights):

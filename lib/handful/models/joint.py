@@ -1,6 +1,5 @@
 """Several models trained on the same rows (Section 4.4)."""
 
-import numpy as np
 from scipy import sparse
 
 from handful.checks import check_options, number
@@ -119,9 +118,6 @@ class JointModel(Model):
     def __init__(self, models, factors=None):
         self.models = models
         self.factors = [1.0] * len(models) if factors is None else factors
-        problems = [model.problem for model in models]
-        for position, model in enumerate(models):
-            model.partners = type(self).__name__, self.factors, position, problems
 
     @property
     def max_candidates(self):
@@ -152,11 +148,6 @@ class JointModel(Model):
 
     def keep(self, alive):
         self._each("keep", alive)
-
-    def load_round(self, count):
-        """As `Model.load_round`, where all models have recorded the same rows."""
-        known = [model.load_round(count) for model in self.models]
-        return known[0] if all(k is not None and np.array_equal(k, known[0]) for k in known) else None
 
     def fit(self, weights=None):
         self._each("fit", weights)
@@ -192,12 +183,6 @@ class AlternatingModel(JointModel):
     @property
     def _current(self):
         return self.models[(self._round - 1) % len(self.models)]
-
-    def load_round(self, count):
-        """As `JointModel.load_round`; a round that is loaded counts as that model's turn."""
-        known = super().load_round(count)
-        self._round += known is not None
-        return known
 
     def fit(self, weights=None):
         """Solve the inner problem of the model whose turn it is."""

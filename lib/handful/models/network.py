@@ -88,16 +88,12 @@ class Network(Problem):
     batch_size : int, rows that passes for scores and gradients read at a time; training has its own in `train`
     device : of torch, such as "cuda"; None is the CPU
     random_state : int, from which every round derives the seeds of its initial weights and minibatches
-    checkpoint : path of a file in which the choice is kept after every round, so that the same fit goes on from there
-        after a crash, with the same result. A fit of another size or batch size takes over those rounds of the file
-        that it would have chosen as well. Other data or options are refused, and networks, losses and augmentations
-        that give other losses on the first points. None keeps nothing
 
     Raises
     ------
     ValueError
-        if the module does not take rows of X's shape, module, loss and targets do not suit each other, X has entries
-        beyond the module's type, or the checkpoint is of another task
+        if the module does not take rows of X's shape, module, loss and targets do not suit each other, or X has entries
+        beyond the module's type
     ConvergenceError
         if training ends in a loss that is not finite, the Neumann series diverges, or scores are not finite
 
@@ -135,7 +131,6 @@ class Network(Problem):
         batch_size=1024,
         device=None,
         random_state=0,
-        checkpoint=None,
     ):
         self.module = module
         self.loss = loss
@@ -145,7 +140,6 @@ class Network(Problem):
         self.batch_size = batch_size
         self.device = device
         self.random_state = random_state
-        self.checkpoint = checkpoint
 
     @property
     def classifies(self):

@@ -1,13 +1,11 @@
 """A growing coreset of a torch network, scored by minibatched implicit gradients (Section 3.5.1)."""
 
-import joblib
 import numpy as np
 import torch
 from torch.func import functional_call, grad, jvp, vjp
 
 from handful.checks import ConvergenceError
 from handful.models.base import Model
-from handful.models.checkpoint import Checkpoint
 from handful.models.inverse import ConjugateGradients, NeumannSeries
 
 NO_GAIN = 1e-300  # upper limit of the random scores that rows get where the outer gradient is zero
@@ -40,47 +38,12 @@ class NetworkModel(Model):
             )
         self._u = data.share
         self._X, self._y = torch.as_tensor(np.ascontiguousarray(data.X)), torch.as_tensor(data.y)
-        self.module = self.theta = self._checkpoint = None
-
-    # The checkpoint.
-
-    def add(self, indices):
-        """As `Model.add`; the checkpoint records the rows, if there is one."""
-        super().add(indices)
-        if self.problem.checkpoint is not None:
-            if self._checkpoint is None:
-                self._checkpoint = Checkpoint(self.problem.checkpoint, *self._task())
-            self._checkpoint.record(indices)
-
-    def load_round(self, count):
-        """As `Model.load_round`."""
-        return None if self._checkpoint is None else self._checkpoint.load_round(count)
-
-    def _task(self):
-        # What the choice depends on, as a hash, and as losses of the first points where functions can only be tried.
-        p, (X, y) = self.problem, self._rows(self.indices)
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(p.random_state)
-            module = p.make_module().eval()
-            X, augment = p.in_type_of(module, X), p.training().augment
-            X = X if augment is None else augment(X, torch.Generator().manual_seed(p.random_state))
-            losses = p.first_losses(module, X, y).double().cpu().numpy()
-        state = {name: tensor.double().cpu().numpy() for name, tensor in module.state_dict().items()}
-        options = (
-            repr(p.training()),
-            p.curvature,
-            p.curvature_batch_size,
-            p.random_state,
-            repr(module),
-            self.partners[:3],
-        )
-        data = self._X.numpy(), self._y.numpy(), self._u, self.data.absent, self.indices
-        return joblib.hash((type(self.ihvp).__name__, vars(self.ihvp), options, state, data)), losses
+        self.module = self.theta = None
 
     # Training.
 
     def _rng(self, purpose):
-        # one for each purpose in each round, so that a run that goes on from a checkpoint draws the same
+        # one for each purpose in each round
         return np.random.default_rng((self.problem.random_state, purpose, len(self)))
 
     def _rows(self, rows):
