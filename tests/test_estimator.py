@@ -1,4 +1,4 @@
-"""`CoresetEstimator` beyond `fit` and `predict`: memory, routing, partial_fit, output, seeds; and samplers."""
+"""`CoresetEstimator` beyond `fit` and `predict`: memory, routing, partial_fit, output, seeds."""
 
 import numpy as np
 import pandas as pd
@@ -6,13 +6,11 @@ import pytest
 from handful import (
     BilevelCoreset,
     CoresetEstimator,
-    CoresetSampler,
     KCenter,
-    LightweightCoreset,
     UniformCoreset,
-    WeightedFit,
 )
 from imblearn.pipeline import make_pipeline
+from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge, SGDClassifier
@@ -129,29 +127,12 @@ def test_partial_fit_trains_on_a_coreset_of_each_chunk():
     assert not hasattr(CoresetEstimator(UniformCoreset(10), LogisticRegression()), "partial_fit")
 
 
-# Samplers ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_pipeline_of_imbalanced_learn_keeps_the_weights():
-    sampler, scaler = CoresetSampler(LightweightCoreset(60, random_state=0)), StandardScaler()
-    pipeline = make_pipeline(sampler, scaler, WeightedFit(LogisticRegression())).fit(X, y)
-    X_small, y_small, w = LightweightCoreset(60, random_state=0).fit(X, y).take(X, y)
-    assert len(np.unique(w)) > 1
-    alone = LogisticRegression().fit(StandardScaler().fit_transform(X_small), y_small, sample_weight=w)
-    np.testing.assert_array_equal(pipeline[-1].estimator_.coef_, alone.coef_)
-    np.testing.assert_array_equal(pipeline[0].sample_weight_, w)
+def test_it_ends_a_pipeline_of_imbalanced_learn():
+    few = CoresetEstimator(KCenter(30, weighting="cells", random_state=0), LogisticRegression())
+    pipeline = make_pipeline(RandomUnderSampler(random_state=0), StandardScaler(), few).fit(X, y)
+    balanced = RandomUnderSampler(random_state=0).fit_resample(X, y)
+    assert pipeline[-1].selector_.weights_.sum() == pytest.approx(len(balanced[1]))
     assert pipeline.score(X, y) > 0.8
-    grid = {"weightedfit__estimator__C": [0.1, 1.0], "coresetsampler__selector__size": [30, 60]}
-    assert GridSearchCV(pipeline, grid, cv=3).fit(X, y).best_score_ > 0.8
-
-
-def test_weights_are_never_lost_silently():
-    with pytest.raises(TypeError, match=r"these labels carry the weights .* make the last step WeightedFit"):
-        make_pipeline(CoresetSampler(UniformCoreset(40)), LogisticRegression()).fit(X, y)
-    with pytest.raises(ValueError, match="labels without weights: put a CoresetSampler before it"):
-        WeightedFit(LogisticRegression()).fit(X, y)
-    with pytest.raises(TypeError, match="selector must choose rows"):
-        CoresetSampler(LogisticRegression()).fit_resample(X, y)
 
 
 # --- for which trainers the hyper-parameter of the full data is that of the coreset (docs/weights.md)

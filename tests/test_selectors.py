@@ -87,9 +87,7 @@ def test_rows_in_ascending_order_are_no_ranking(cls):
 # All estimators ------------------------------------------------------------------------------------------------------
 
 EXEMPT = {
-    "CoresetSampler": "its fit_resample gives labels that carry weights",
     "StreamMemory": "the base of the streams, which are checked",
-    "WeightedFit": "takes labels that carry weights",
 }
 
 

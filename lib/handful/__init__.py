@@ -10,7 +10,6 @@ from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
 from handful.lazy import lazy_names
 from handful.matching import MatchedCoreset
-from handful.resampling import CoresetSampler, WeightedFit
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce
@@ -23,7 +22,6 @@ __all__ = [
     "BilevelCoreset",
     "Coreset",
     "CoresetEstimator",
-    "CoresetSampler",
     "KCenter",
     "KMeansPlusPlus",
     "LeastSquares",
@@ -38,7 +36,6 @@ __all__ = [
     "Selector",
     "StratifiedCoreset",
     "UniformCoreset",
-    "WeightedFit",
     "compare",
     "influence",
     "suspects",

@@ -42,65 +42,7 @@ def _of_the_estimator(name, doc):
     return available_if(_estimator_has(name))(method)
 
 
-class Delegate(MetaEstimatorMixin, BaseEstimator):
-    """Base of what fits an `estimator` in its own way, into `estimator_`, and then does what that one does."""
-
-    def _route(self, method, params):
-        if params and not get_config()["enable_metadata_routing"]:
-            raise ValueError(
-                f"{method} got {', '.join(params)}, which goes to the parts only with metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
-            )
-        return process_routing(self, method, **params)
-
-    def get_metadata_routing(self) -> Any:
-        """Where metadata go: `sample_weight` to this estimator, the rest to the estimator inside, if it requests it."""
-        mapping = MethodMapping()
-        for method in ("fit", "partial_fit", *ASKED):
-            mapping.add(caller=method, callee=method)
-        router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(estimator=self.estimator, method_mapping=mapping)
-
-    @property
-    def classes_(self) -> Any:
-        return self.estimator_.classes_
-
-    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
-    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
-    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
-    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
-    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
-
-    @available_if(_estimator_has("score"))
-    def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
-        """The fitted estimator's own score on (X, y)."""
-        check_is_fitted(self, "estimator_")
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
-
-    @available_if(_estimator_has("get_feature_names_out"))
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the columns that `transform` gives."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.get_feature_names_out(input_features)
-
-    @available_if(_estimator_has("set_output"))
-    def set_output(self, *, transform: Any = None) -> Any:
-        """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
-        parts: Any = (self.estimator, getattr(self, "estimator_", self.estimator))
-        for part in parts:
-            part.set_output(transform=transform)
-        return self
-
-    def __sklearn_tags__(self):
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "target_tags"):
-            setattr(tags, name, getattr(inner, name))
-        tags.input_tags = inner.input_tags
-        return tags
-
-
-def check_takes_weights(estimator):
+def _check_takes_weights(estimator):
     """ValueError, with a way out, unless the estimator's `fit` takes `sample_weight`."""
     if has_fit_parameter(estimator, "sample_weight"):
         return
@@ -114,7 +56,7 @@ def check_takes_weights(estimator):
     )
 
 
-class CoresetEstimator(Delegate):
+class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
 
     Parameters
@@ -230,9 +172,48 @@ class CoresetEstimator(Delegate):
         """`fit`, then `transform` of all rows of `X`."""
         return self.fit(X, y, sample_weight, **params).transform(X)
 
+    @property
+    def classes_(self) -> Any:
+        return self.estimator_.classes_
+
+    predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
+    predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
+    predict_log_proba = _of_the_estimator("predict_log_proba", "Logarithms of the class probabilities, (n, classes).")
+    decision_function = _of_the_estimator("decision_function", "Decision values of the fitted estimator.")
+    transform = _of_the_estimator("transform", "`X` as the fitted estimator transforms it.")
+
+    @available_if(_estimator_has("score"))
+    def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
+        """The fitted estimator's own score on (X, y)."""
+        check_is_fitted(self, "estimator_")
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
+
+    @available_if(_estimator_has("get_feature_names_out"))
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns that `transform` gives."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.get_feature_names_out(input_features)
+
+    @available_if(_estimator_has("set_output"))
+    def set_output(self, *, transform: Any = None) -> Any:
+        """Choose what `transform` gives, such as "pandas", as in scikit-learn's transformers."""
+        parts: Any = (self.estimator, getattr(self, "estimator_", self.estimator))
+        for part in parts:
+            part.set_output(transform=transform)
+        return self
+
+    def _route(self, method, params):
+        if params and not get_config()["enable_metadata_routing"]:
+            raise ValueError(
+                f"{method} got {', '.join(params)}, which goes to the parts only with metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True), and their set_fit_request or its like."
+            )
+        return process_routing(self, method, **params)
+
     def _check_parts(self):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
-        check_takes_weights(self.estimator)
+        _check_takes_weights(self.estimator)
 
     def _check_rows(self, X):
         # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
@@ -253,11 +234,18 @@ class CoresetEstimator(Delegate):
 
     def get_metadata_routing(self) -> Any:
         """Where metadata go: `sample_weight` to this estimator, the rest to the parts that request it."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return super().get_metadata_routing().add(selector=self.selector, method_mapping=mapping)
+        mapping = MethodMapping()
+        for method in ("fit", "partial_fit", *ASKED):
+            mapping.add(caller=method, callee=method)
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self.estimator, method_mapping=mapping)
+        return router.add(selector=self.selector, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
 
     def __sklearn_tags__(self):
-        tags, selector = super().__sklearn_tags__(), get_tags(self.selector)
+        tags, selector, inner = super().__sklearn_tags__(), get_tags(self.selector), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "target_tags"):
+            setattr(tags, name, getattr(inner, name))
+        tags.input_tags = inner.input_tags
         tags.target_tags.required |= selector.target_tags.required
         tags.target_tags.multi_output &= selector.target_tags.multi_output
         for kind in ("sparse", "allow_nan", "string", "categorical"):
