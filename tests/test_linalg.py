@@ -7,6 +7,7 @@ from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
 from handful.sensitivity import LewisCoreset, MixtureSensitivity
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 
 def test_alias_table_holds_the_distribution_exactly():
@@ -35,6 +36,14 @@ def test_alias_draws_follow_the_table_and_never_leave_it():
     assert (np.abs(share - p) <= 4 * np.sqrt(p * (1 - p) / len(draws))).all()
     three = alias_records(np.full(3, 1 / 3))  # 3 u rounds up to 3 for the greatest u below one
     assert draw_alias(three, np.nextafter(1.0, 0.0)) == 2
+
+
+def test_passes_over_the_rows_take_as_many_threads_as_the_user_gives_blas():
+    for allowed in (1, 2):
+        with threadpool_limits(allowed, "blas"):
+            assert linalg.n_threads() == allowed
+            with one_blas_thread():
+                assert linalg.n_threads() == allowed
 
 
 def test_overlapping_threads_leave_blas_as_they_found_it():

@@ -35,6 +35,13 @@ def one_blas_thread():
                 _set_threads(_limited[1])
 
 
+def n_threads():
+    """Threads that BLAS may take outside of `one_blas_thread`: what OMP_NUM_THREADS or threadpoolctl allows."""
+    with _BLAS_LOCK:
+        allowed = _limited[1] if _limited[0] else [(library, library.get_num_threads()) for library in _blas()]
+    return max((number for _, number in allowed), default=1)
+
+
 def _set_threads(numbers):
     for library, number in numbers:
         # threadpoolctl 3.8 obeys the thread that called first, and leaves the calls of others without effect

@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
-from joblib import cpu_count
 from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
 from scipy.sparse import issparse
 
 from handful.checks import ConvergenceError, check_memory
+from handful.linalg import n_threads
 from handful.models.base import Model, decrease
 from handful.models.links import LogisticLink, SquaredLink
 from handful.models.span import Features, Span, dense
@@ -258,9 +258,10 @@ class GLM(Model):
         n, d = self.X.shape
         rows = n if issparse(self.X) else BLOCK // d + 1
         parts = [slice(low, low + rows) for low in range(0, n, rows)]
-        if len(parts) == 1 or n * d < PARALLEL_ABOVE:
+        threads = n_threads() if len(parts) > 1 and n * d >= PARALLEL_ABOVE else 1
+        if threads == 1:
             return [work(part) for part in parts]
-        with ThreadPoolExecutor(cpu_count()) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, parts))
 
     def outer_gradient(self):
