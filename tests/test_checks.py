@@ -1,11 +1,18 @@
 """The checks that estimators share: what is bad is refused by name, what is good passes."""
 
+import importlib
+import inspect
+import pkgutil
 from fractions import Fraction
 
+import handful
 import numpy as np
 import pytest
-from handful import BilevelCoreset, LeastSquares, Logistic, LogisticSensitivity, MergeReduce, UniformCoreset
-from handful.bilevel import ConjugateGradients, Forward, GaussianMixture
+import torch
+from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
+from handful.active.acquisition import Acquisition
+from handful.bilevel import Network, Problem, TrainConfig
+from handful.bilevel.strategy import Strategy
 from handful.checks import (
     as_generator,
     check_integer,
@@ -14,12 +21,12 @@ from handful.checks import (
     check_sample_weight,
     check_size,
 )
-from handful.clustering.minibatch import MiniBatchKMeans
-from handful.clustering.vcgmm import VCGMM
 from handful.continual import ReplayBuffer
-from handful.proxies import RBF, Nystrom
-from handful.sampling import KDPP, UniformSampler
-from handful.sensitivity.gmm import MixtureSensitivity
+from handful.dictionary import MeasurementSelector, Recovery
+from handful.models.inverse import InverseHessian
+from handful.proxies import RBF
+from handful.proxies.kernels import Kernel
+from sklearn.linear_model import LogisticRegression
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 y = np.tile([0, 1], 15)
@@ -67,29 +74,60 @@ def test_a_size_beyond_the_rows_is_refused_under_its_own_name():
         check_size(6, 5, 7, name="k")
 
 
-COUNTS = {
-    "size": lambda: UniformCoreset(True).fit(X),
-    "batch_size of a strategy": lambda: BilevelCoreset(size=5, strategy=Forward(batch_size=True)).fit(X, y),
-    "n_start": lambda: BilevelCoreset(size=5, strategy=Forward(n_start=True)).fit(X, y),
-    "n_steps of conjugate gradients": lambda: BilevelCoreset(size=5, ihvp=ConjugateGradients(n_steps=True)).fit(X, y),
-    "n_components": lambda: MixtureSensitivity(5, n_components=True).fit(X),
-    "n_init": lambda: BilevelCoreset(GaussianMixture(1, n_init=True), size=5).fit(X),
-    "n_clusters": lambda: LogisticSensitivity(5, n_clusters=True).fit(X, y),
-    "n_slots": lambda: MergeReduce(UniformCoreset(), size=5, n_slots=True).fit(X),
-    "leaf_size": lambda: MergeReduce(UniformCoreset(), size=5, leaf_size=True).fit(X),
-    "n_landmarks": lambda: Nystrom(RBF(), n_landmarks=True).fit(X),
-    "coreset_size": lambda: VCGMM(2, coreset_size=True).fit(X),
-    "n_steps": lambda: MiniBatchKMeans(2, n_steps=True).fit(X),
-    "batch_size": lambda: UniformSampler(30, batch_size=True),
-    "k": lambda: KDPP(X, True),
-    "memory": lambda: ReplayBuffer(UniformCoreset(), size=True).add(X, y),
+# Every option of every public class -----------------------------------------------------------------------------------
+
+
+def with_options():
+    """The public classes of the library with a table of options that they take: (class, names of the options)."""
+    for room in ["handful", *(m.name for m in pkgutil.iter_modules(handful.__path__, "handful.") if m.ispkg)]:
+        module = importlib.import_module(room)
+        for cls in {getattr(module, name) for name in dir(module) if name[0] != "_"}:
+            if inspect.isclass(cls) and cls.__module__.startswith("handful."):
+                named = {name for base in cls.__mro__ for name in vars(base).get("_options", ())}
+                if named and (found := named & inspect.signature(cls).parameters.keys()):
+                    yield cls, found
+
+
+OPTIONS = {cls.__name__: (cls, found) for cls, found in with_options()}
+GIVEN = dict(
+    estimator=LogisticRegression(), selector=UniformCoreset(), kernel=RBF(), module=torch.nn.Linear(3, 2), n=9,
+    capacity=9, problem_a=Logistic(), problem_b=Logistic(), probabilities=np.eye(4),
+)  # fmt: skip
+USES = {  # what makes an object look at its options
+    Problem: lambda one: BilevelCoreset(one, size=8).fit(X, y),
+    Strategy: lambda one: BilevelCoreset(size=8, strategy=one).fit(X, y),
+    InverseHessian: lambda one: BilevelCoreset(size=8, ihvp=one).fit(X, y),
+    TrainConfig: lambda one: BilevelCoreset(Network(GIVEN["module"], train=one), size=8, rule="linear").fit(X, y),
+    Recovery: lambda one: MeasurementSelector(recovery=one, size=2).fit(X),
+    Kernel: lambda one: one(X),
+    Acquisition: lambda one: one.query(2, features=X, probabilities=np.full((30, 2), 0.5)),
+    ReplayBuffer: lambda one: one.add(X, y),
+    object: lambda one: one.fit(X, y),
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_bool_is_no_count(name):
-    with pytest.raises(ValueError, match=r"must be an integer of at least 1.* got \w+=True"):
-        COUNTS[name]()
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_every_option_of_every_class_is_looked_at_and_refused_by_name(name):
+    cls, options = OPTIONS[name]
+    needed = {key: GIVEN[key] for key, p in inspect.signature(cls).parameters.items() if p.default is p.empty}
+    use = next(USES[base] for base in USES if issubclass(cls, base))
+    for option in options:
+        with pytest.raises(ValueError, match=rf"^{option} of {name} must .* got {option}=.no such thing"):
+            use(cls(**needed | {option: "no such thing"}))
+
+
+def test_options_of_every_subpackage_were_found():
+    assert {
+        "VCGMM",
+        "Forward",
+        "Exact",
+        "Logistic",
+        "CNTK",
+        "L1",
+        "KMeansQuery",
+        "TrainConfig",
+        "BanditSampler",
+    } <= set(OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -163,16 +163,6 @@ def test_probable_centres_are_the_nearest_but_for_near_ties(rng, C):
     assert (D[np.arange(3000), labels] <= D.min(axis=1) * 1.001 + 1e-4).all()
 
 
-def test_the_inverted_file_looks_at_few_centres_and_finds_near_ones(rng):
-    means = rng.normal(size=(100, 16)) * 5
-    X = (means[rng.integers(100, size=8000)] + rng.normal(size=(8000, 16))).astype(np.float32)
-    centers = X[:4000]
-    labels, n_distances = probable_centers(X, centers)
-    _, sq_dist = nearest_centers(X, centers)
-    assert n_distances < 8000 * 4000 / 4
-    assert ((X - centers[labels]) ** 2).sum() < 1.1 * sq_dist.sum()
-
-
 def test_quantization_error_counts_weights_and_survives_a_far_row(rng):
     X = rng.normal(size=(300, 3))
     X[5] = 1e30

@@ -4,6 +4,7 @@ import operator
 import os
 from collections import ChainMap
 from functools import partial
+from itertools import chain
 from numbers import Integral, Real
 
 import numpy as np
@@ -103,8 +104,8 @@ def check_options(estimator):
     replaces that of the same name in a base.
     """
     tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name, check in tables.items():
-        check(name, getattr(estimator, name), of=estimator)
+    for name in chain(*tables.maps):  # its own first: what a base is given may have another name here
+        tables[name](name, getattr(estimator, name), of=estimator)
 
 
 def check_dtype(dtype):
