@@ -1,18 +1,15 @@
-"""The exact SVM against SVC and LogisticRegression, the cost of a coreset, and what the coresets gain.
+"""The exact SVM against SVC and LogisticRegression, and the cost of a coreset.
 
-SVC needs half a minute on Credit, so it runs once, between two blocks of ours, and CPU seconds are compared. The
-errors are those of Figure 1's committed run (figures/laptop/svm). All seconds are of CPU time.
+SVC needs half a minute on Credit, so it runs once, between two blocks of ours, and CPU seconds are compared.
 """
 
 import statistics
 import time
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 from _harness import Bench
 from handful import UniformCoreset
 from handful.sensitivity import svm
@@ -21,15 +18,12 @@ from handful.streaming import MergeReduce
 from handful.svm import LinearSVM, svm_objective
 from handful.svm.interior_point import minimise, with_ones
 from handful.svm.smoothing import solve
-from handful_papers.svm.comparisons import error_ratios
 from handful_papers.svm.errors import LABELS, paper_sizes, svm_problem
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
-
-ERRORS = Path(__file__).parents[1] / "figures" / "laptop" / "svm" / "fig01_offline_error.csv"
 
 
 def cpu(function):
@@ -157,24 +151,9 @@ def trees(bench, problem, n=20_000, size=200, leaf_size=1000, n_seeds=20):
         bench.value(case, f"{name}: sum of the weights, greatest", max(totals), unit="x rows")
 
 
-def errors(bench):
-    targets = {"HTRU": 10, "Pathological": 10, "Skin": 4, "Credit": 3, "W1": 3, "Cod-rna": 2.5}
-    ratios = error_ratios(pd.read_csv(ERRORS))
-    for label, target in targets.items():
-        sizes = ratios.loc[label]
-        middle = sizes.iloc[len(sizes) // 2]
-        case = f"{label}, m = {middle.name}"
-        for arm in ("svm paper", "svm tight"):
-            bench.value(case, f"uniform's error / {arm[4:]}", middle[arm], unit="x, mean errors")
-        best = middle.idxmax()
-        bench.value(
-            case, f"uniform's / best: {best[4:]}", middle[best], unit="x, mean errors", bar=target, direction=">="
-        )
-
-
 def main():
     warnings.simplefilter("ignore", ConvergenceWarning)  # LogisticRegression at its default of 100 iterations
-    bench = Bench("svm", "SVM: exact solver, coreset construction, errors")
+    bench = Bench("svm", "SVM: exact solver, coreset construction")
     problems = {name: svm_problem(name) for name in ("htru2", "credit_default", "skin_nonskin", "cod_rna")}
     for name, bar in (("htru2", 4), ("credit_default", 4), ("skin_nonskin", 1.5), ("cod_rna", 1.5)):
         against_logistic(bench, problems[name], bar)
@@ -189,7 +168,6 @@ def main():
     against_logistic(bench, SimpleNamespace(label="20,000 x 200", X=X, y=y), 10)
     for name in ("htru2", "credit_default", "cod_rna"):
         trees(bench, problems[name])
-    errors(bench)
     bench.write(
         data={p.dataset.name: p.dataset.sha256 for p in problems.values()},
         counts={LABELS[name]: dict(n=p.n, d=p.X.shape[1]) for name, p in problems.items()},
