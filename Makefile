@@ -32,8 +32,9 @@ reproduce: $(STAMP) ## Run the papers' notebooks (minutes, no network at PROFILE
 test: lint ## Lint, then run all tests and every notebook at profile quick
 	@.venv/bin/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
-fuzz: $(STAMP) ## Try the relations that hold for every estimator on many random tables: HANDFUL_EXAMPLES=2000 each
-	@HANDFUL_EXAMPLES=$${HANDFUL_EXAMPLES:-2000} .venv/bin/python -m pytest -q -n $(TEST_JOBS) tests/test_contracts.py
+fuzz: $(STAMP) ## Try the relations that hold for every estimator, and the SVM's bound, on many tables: HANDFUL_EXAMPLES=2000
+	@HANDFUL_EXAMPLES=$${HANDFUL_EXAMPLES:-2000} .venv/bin/python -m pytest -q -n $(TEST_JOBS) tests/test_contracts.py \
+		tests/test_sensitivity_svm.py::test_sensitivities_of_many_points_are_below_the_tight_bound
 
 lint: $(STAMP) ## Check code and notebooks with ruff, and that notebook sources hold no outputs
 	@.venv/bin/ruff check

@@ -1,48 +1,28 @@
+import os
+
 import numpy as np
 import pytest
-from handful.baselines import UniformCoreset
-from handful.estimator import CoresetEstimator
 from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import FULL, sq_mahalanobis
-from handful.svm import LinearSVM, svm_objective
+from handful.svm import LinearSVM
 from handful.svm.interior_point import minimise, with_ones
 from handful_papers.svm.bounds import exact_sensitivity, printed_bound_counterexample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from svm_oracle import lower_bound_instance, qp_sensitivity
 
 KINDS = [(rule, sampling) for rule in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
 def cancer():
     X, y = load_breast_cancer(return_X_y=True)
     return StandardScaler().fit_transform(X), 2.0 * y - 1
-
-
-EXPECTED = {
-    "check_array_api_input": "runs only where SCIPY_ARRAY_API=1 is set before scipy is imported; not claimed",
-}
-
-
-@parametrize_with_checks(
-    [SVMCoreset(size=5), SVMCoreset(size=5, rule="tight", sampling="systematic")],
-    expected_failed_checks=lambda _: EXPECTED,
-)
-def test_estimator_checks(estimator, check):
-    check(estimator)
 
 
 def random_instance(rng):
@@ -99,9 +79,9 @@ def excess(X, y, u, price, i, s):
     return 1 - svm.lower_bound * curvature / (price * u[i])
 
 
-def test_ten_thousand_sensitivities_are_below_the_tight_bound(rng):
-    checked = 0
-    while checked < 10_000:
+def test_sensitivities_of_many_points_are_below_the_tight_bound(rng):
+    checked, wanted = 0, max(1000, 5 * int(os.environ.get("HANDFUL_EXAMPLES", 0)))
+    while checked < wanted:
         X, y, u, price = random_instance(rng) if checked % 5 else adversarial_instance(rng)
         bound = bounds_of(X, y, u, price, rng.integers(rng.integers(1, 5), size=len(y)), tight_bound)
         for i in np.flatnonzero(bound < 1):  # 1 is a bound by definition
@@ -146,41 +126,6 @@ def test_lower_bound_lemma(d, price):
     assert qp_sensitivity(far, both, 0, price=price, u=u) >= bound * (1 - 1e-4)
     partition = bounds_of(far, both, u, price, np.zeros(n + 1, dtype=int), tight_bound)
     assert partition[0] >= bound * (1 - 1e-4)
-
-
-@pytest.mark.parametrize(("rule", "sampling"), KINDS)
-def test_every_cost_is_estimated_without_bias(rule, sampling, cancer, rng):
-    X, y = cancer
-    u = rng.exponential(size=len(y))
-    queries = [np.zeros(31), rng.normal(size=31), 0.1 * rng.normal(size=31), LinearSVM(l2=0.2).fit(X, y)]
-    queries[-1] = np.append(queries[-1].coef_[0], queries[-1].intercept_)
-    costs = [np.maximum(0, 1 - y * (X @ w[:-1] + w[-1])) for w in queries] + [np.ones(len(y))]
-    selector = SVMCoreset(60, rule=rule, sampling=sampling, n_clusters=3)
-    draws = []
-    for seed in range(300):
-        selector.random_state = seed
-        c = selector.fit(X, y, sample_weight=u).coreset_
-        draws.append([c.weights @ cost[c.indices] for cost in costs])
-    sem = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
-    truth = np.array([u @ cost for cost in costs])
-    assert (np.abs(np.mean(draws, axis=0) - truth) < 4 * sem + 1e-9 * truth).all()
-
-
-@pytest.mark.parametrize(("rule", "sampling"), KINDS)
-def test_coreset_trains_better_than_uniform_sampling(rule, sampling, cancer):
-    X, y = cancer
-    best = LinearSVM(l2=0.02).fit(X, y)
-
-    def error(selector, seed):
-        selector.random_state = seed
-        X_small, y_small, w = selector.fit(X, y).take(X, y)
-        model = LinearSVM(l2=0.02).fit(X_small, y_small, sample_weight=w)
-        cost = svm_objective(X, y, np.append(model.coef_[0], model.intercept_), l2=0.02)
-        return cost / best.objective_ - 1
-
-    ours = np.mean([error(SVMCoreset(60, l2=0.02, rule=rule, sampling=sampling), s) for s in range(20)])
-    uniform = np.mean([error(UniformCoreset(60), s) for s in range(20)])
-    assert ours < uniform
 
 
 def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):
@@ -274,14 +219,6 @@ def test_all_points_equal_and_two_rows_work():
     assert (SVMCoreset(2, random_state=0).fit(X[[0, 1]], [0, 1]).sensitivities_ == 1).all()
 
 
-def test_weights_over_twelve_orders_of_magnitude(cancer, rng):
-    X, y = cancer
-    u = 10 ** rng.uniform(-12, 0, size=len(y))
-    coreset = SVMCoreset(50, random_state=0).fit(X, y, sample_weight=u)
-    assert np.isfinite(coreset.sensitivities_).all()
-    assert np.isfinite(coreset.weights_).all()
-
-
 def test_separable_data_with_a_large_penalty(rng):
     X = np.vstack([rng.normal(size=(40, 2)) + 6, rng.normal(size=(40, 2)) - 6])
     coreset = SVMCoreset(20, l2=1e7, random_state=0).fit(X, np.repeat([0, 1], 40))
@@ -298,39 +235,6 @@ def test_sample_size_follows_the_theorem(cancer):
     assert coreset.sample_size(0.05, 0.05) == pytest.approx(4 * coreset.sample_size(0.1, 0.05), rel=1e-3)
     with pytest.raises(ValueError, match="independent draws"):
         SVMCoreset(20, sampling="systematic").fit(X, y).sample_size(0.1, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"l2": 0}, "l2 of SVMCoreset must be a finite number greater than 0"),
-        ({"xi": 1.5}, "xi of SVMCoreset must be a finite number greater than 0 and less than 1"),
-        ({"rule": "best"}, "rule of SVMCoreset must be one of"),
-        ({"sampling": "all"}, "sampling of SVMCoreset must be one of"),
-        ({"n_clusters": 0}, "n_clusters of SVMCoreset must be an integer of at least 1, .* 'auto' or 'log'"),
-        ({"n_clusters": "many"}, "n_clusters of SVMCoreset must be"),
-        ({"size": 0}, "size of SVMCoreset must be an integer of at least 1"),
-        ({"size": 1000, "sampling": "systematic"}, "size must be at most"),
-    ],
-)
-def test_bad_parameters_are_refused(parameters, message, cancer):
-    with pytest.raises(ValueError, match=message):
-        SVMCoreset(**({"size": 20} | parameters)).fit(*cancer)
-
-
-@pytest.mark.parametrize(("labels", "message"), [(0, "one class"), (3, "Only binary")])
-def test_other_than_two_classes_are_refused(labels, message, cancer, rng):
-    X, y = cancer
-    with pytest.raises(ValueError, match=message):
-        SVMCoreset(20).fit(X, rng.integers(labels + (labels == 0), size=len(y)))
-
-
-def test_works_in_a_grid_search(cancer):
-    X, y = cancer
-    pipe = CoresetEstimator(SVMCoreset(80, random_state=0), LinearSVM())
-    search = GridSearchCV(pipe, {"estimator__l2": [0.2, 0.002], "selector__rule": ["tight", "mixture"]}, cv=3)
-    # The scorer needs `predict`, which the meta-estimator hands on to the model fitted on the coreset.
-    assert search.fit(X, y).best_score_ > 0.9
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 60), decades=st.floats(0, 10))
