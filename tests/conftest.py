@@ -10,6 +10,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # two, so that tests can compare one thread with two
 
 import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 # The first example may compile with numba, and the machine may be busy: time says nothing. What was found must be found
@@ -40,3 +41,8 @@ def pytest_runtest_setup():
     np.random.seed(0)  # noqa: NPY002 (the global state is meant)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

@@ -11,10 +11,8 @@ from handful import (
     LeastSquares,
     Logistic,
     MergeReduce,
-    StratifiedCoreset,
-    UniformCoreset,
 )
-from handful.bilevel.any_estimator import class_weights, exchanged, held_out_loss
+from handful.bilevel.any_estimator import exchanged, held_out_loss
 from handful.bilevel.families import candidates_for
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from scipy.sparse import csr_matrix
@@ -30,7 +28,7 @@ from sklearn.ensemble import (
 )
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
-from sklearn.metrics import average_precision_score, log_loss
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -136,15 +134,10 @@ def test_what_wraps_an_estimator_is_of_its_family():
     assert candidates_for(search, 100.0) == candidates_for(LogisticRegression(C=0.5), 100.0)
 
 
-@pytest.mark.parametrize("other", ["forest", None, KMeans(2), make_pipeline(StandardScaler())])
+@pytest.mark.parametrize("other", ["forest", KMeans(2), make_pipeline(StandardScaler()), LogisticRegression])
 def test_only_classifiers_and_regressors_are_trained(other, data):
-    with pytest.raises(TypeError, match="must be a classifier or a regressor"):
+    with pytest.raises(TypeError, match=r"must be a classifier or a regressor|give LogisticRegression"):
         AnyEstimatorCoreset(other, size=30).fit(*data)
-
-
-def test_a_class_is_no_estimator(data):
-    with pytest.raises(TypeError, match="give LogisticRegression"):
-        AnyEstimatorCoreset(LogisticRegression, size=30).fit(*data)
 
 
 # --- the choice
@@ -165,17 +158,6 @@ def test_the_loss_is_sklearns_with_probabilities_of_at_least_a_thousandth(data):
     plain = log_loss(y[100:], shares / shares.sum(axis=1, keepdims=True), sample_weight=weights)
     assert held_out_loss(model, X[100:], y[100:], weights) == pytest.approx(plain)
     assert held_out_loss(model, X[:1], np.array([7])) == pytest.approx(-np.log(1e-3))  # a class that it never saw
-
-
-def test_weights_by_class_add_up_to_each_class(data):
-    _, y = data
-    weight = np.random.default_rng(0).random(400)
-    indices = np.random.default_rng(1).choice(400, 50, replace=False)
-    found = class_weights(y, weight, indices)
-    for label in (0, 1):
-        mine = found[y[indices] == label]
-        assert np.ptp(mine) == 0
-        assert mine.sum() == pytest.approx(weight[y == label].sum())
 
 
 @pytest.mark.parametrize(
@@ -278,13 +260,6 @@ def test_all_rows_can_be_chosen(data):
     assert few.trials_ == {}
 
 
-def test_words_for_labels_and_several_classes(data):
-    X, _ = data
-    y = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    few = for_estimator(RandomForestClassifier(10, random_state=0)).fit(X, y)
-    assert set(y[few.indices_]) == {"low", "middle", "high"}
-
-
 @pytest.mark.parametrize("regressor", [RandomForestRegressor(10, random_state=0), Lasso(0.1), KNeighborsRegressor()])
 def test_targets_of_a_regression_go_to_regressors(data, regressor):
     X, _ = data
@@ -335,14 +310,6 @@ def test_an_exchange_keeps_the_number_of_rows_of_each_class(data, classes):
         np.testing.assert_array_equal(labels[other], labels[indices])
 
 
-def test_a_class_without_other_rows_keeps_its_own():
-    labels = np.arange(60) // 50
-    indices = np.r_[np.arange(10), np.arange(50, 60)]
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        assert set(range(50, 60)) <= set(exchanged(indices, labels, np.ones(60), np.arange(60), rng))
-
-
 def test_exchanges_stay_only_where_the_loss_falls(data):
     plain = for_estimator(KNeighborsClassifier(), n_exchanges=0).fit(*data)
     few = for_estimator(KNeighborsClassifier(), n_exchanges=50).fit(*data)
@@ -376,41 +343,3 @@ def test_parts_of_a_stream_may_hold_one_class(data, estimator, order):
     assert weights.sum() == pytest.approx(len(y))
     if order == "by class":
         assert set(y[chosen]) == {0, 1}
-
-
-def test_noise_with_heavy_tails_makes_a_forest_no_worse_than_uniform_draws():
-    ratios = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(1500, 4))
-        truth = np.sin(2 * X[:, 0]) + X[:, 1]
-        y = truth + rng.standard_t(2, size=1500)
-        forest = RandomForestRegressor(20, random_state=0)
-
-        def error(selector, X=X, y=y, truth=truth, forest=forest):
-            X_small, y_small, weights = selector.fit(X, y).take(X, y)
-            return np.mean((forest.fit(X_small, y_small, sample_weight=weights).predict(X) - truth) ** 2)
-
-        drawn = np.median([error(UniformCoreset(60, random_state=i)) for i in range(5)])
-        ratios.append(error(for_estimator(forest, size=60, random_state=seed, n_exchanges=20)) / drawn)
-    assert np.exp(np.mean(np.log(ratios))) < 1.0
-
-
-def test_a_rare_class_is_ranked_as_well_as_on_balanced_draws():
-    gains = []
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(6000, 4))
-        y = (X[:, 0] + X[:, 1] ** 2 + 0.5 * rng.normal(size=6000) > 5.5).astype(int)  # about 1 %
-        forest = RandomForestClassifier(20, random_state=0)
-
-        def precision(selector, weight=None, X=X, y=y, forest=forest):
-            X_small, y_small, weights = selector.fit(X[:4000], y[:4000], sample_weight=weight).take(X, y)
-            model = forest.fit(X_small, y_small, sample_weight=weights)
-            return average_precision_score(y[4000:], model.predict_proba(X[4000:])[:, 1])
-
-        alike = 1 / np.bincount(y[:4000])[y[:4000]]
-        drawn = np.mean([precision(StratifiedCoreset(100, random_state=i), alike) for i in range(4)])
-        few = for_estimator(forest, size=100, scoring="average_precision", random_state=seed)
-        gains.append(precision(few) - drawn)
-    assert np.mean(gains) > 0

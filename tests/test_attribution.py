@@ -194,12 +194,8 @@ def test_a_pipeline_takes_words_and_the_suspects_come_as_they_are(noisy):
 
 def test_misuse_of_suspects_is_named(noisy):
     X, y = noisy
-    with pytest.raises(ValueError, match="n_folds must be an integer of at least 2"):
-        suspects(LogisticRegression(), X, y, n_folds=1)
     with pytest.raises(TypeError, match="must be a classifier or a regressor"):
         suspects(GaussianMixture(2), X, y)
-    with pytest.raises(ValueError, match="one class only"):
-        suspects(Logistic(), X, np.zeros(60, int))
     with pytest.raises(ValueError, match="class 'rare' has 1 rows, fewer than n_folds=5: leave it out"):
         suspects(Logistic(), X, np.array(["rare"] + 30 * ["a"] + 29 * ["b"]))
     with pytest.raises(ValueError, match="class 0 has 4 rows, fewer than n_folds=5: give n_folds=4"):

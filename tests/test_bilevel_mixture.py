@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from handful import BilevelCoreset, UniformCoreset
 from handful.bilevel import GaussianMixture
 from handful.models.mixture import _theta_of as theta_of
 from scipy.optimize import approx_fprime
@@ -117,18 +116,3 @@ def test_the_solution_is_a_strict_minimum_even_of_few_or_equal_points(n, distinc
     assert np.linalg.eigvalsh(mixture.hessian(theta, X, None, uniform(n)))[0] > 1e-8
     for _ in range(50):
         assert penalised(mixture, theta + 1e-3 * rng.normal(size=len(theta)), X, uniform(n)) > value
-
-
-@pytest.mark.parametrize("options", [{}, {"rule": "linear", "weighting": "optimised"}])
-def test_the_coreset_trains_a_better_mixture_than_uniform_rows(options):
-    X = blobs(np.random.default_rng(4), 400, k=4)
-    mixture = GaussianMixture(4, n_init=5)
-    full = mixture.losses(mixture.solve(X, None, uniform(400)), X).mean()
-
-    def excess(fit):
-        share = fit.weights_ / fit.weights_.sum()
-        return mixture.losses(mixture.solve(X[fit.indices_], None, share), X).mean() - full
-
-    ours = [excess(BilevelCoreset(mixture, size=30, random_state=s, **options).fit(X)) for s in range(2)]
-    random = [excess(UniformCoreset(30, random_state=s).fit(X)) for s in range(5)]
-    assert np.mean(ours) < 0.5 * np.mean(random)

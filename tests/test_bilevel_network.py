@@ -187,7 +187,6 @@ WORDS, NUMBERS = np.array(["a", "b", "c"] * 20), np.linspace(0, 1, 60)
         (dict(loss=torch.nn.CrossEntropyLoss(reduction="none")), WORDS, {}, "takes numbers as y, got <U1: encode"),
         ({}, NUMBERS, {}, r"Unknown label type: continuous\. Without a loss, Network needs y to hold classes"),
         (dict(module=small_net().requires_grad_(False)), None, {}, "no parameter that asks for a gradient"),
-        (dict(train=TrainConfig(n_steps=0)), None, {}, "n_steps of TrainConfig must be an integer of at least 1"),
         (dict(device="cuda"), None, {}, "torch finds no CUDA device here"),
         ({}, None, dict(problem=small_net()), r"Sequential\( .* goes into handful\.bilevel\.Network\(module\)\.$"),
         ({}, None, dict(rule="quadratic"), "rule='linear'"),

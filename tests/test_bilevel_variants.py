@@ -235,9 +235,6 @@ def test_a_problem_without_its_methods_is_told_which(problem, message, monkeypat
         BilevelCoreset(problem, size=5).fit(X, y)
 
 
-# --- a start that is everything
-
-
 # --- joint problems
 
 
@@ -273,7 +270,6 @@ def test_options_of_options_are_parameters_of_the_selector():
     ("options", "fit", "message"),
     [
         (dict(ihvp=ConjugateGradients), {}, r"ihvp must be one of .* or an object such as ConjugateGradients\("),
-        (dict(ihvp=Exact(damping=-1.0)), {}, r"damping of Exact must be a finite number of at least 0"),
         (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
         (dict(outer="validation"), {}, "with no validation set"),
         ({}, dict(validation=(np.ones((4, 3)), np.ones(4))), "with a validation set"),

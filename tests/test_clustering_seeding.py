@@ -11,11 +11,6 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def distances(X, Y):
     return ((X[:, None].astype(float) - Y) ** 2).sum(axis=2)
 

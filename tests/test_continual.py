@@ -12,11 +12,6 @@ from handful.streaming import Reservoir
 from sklearn.base import clone
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize("selector", [KCenter(), Herding(), BilevelCoreset(Logistic(1e-2))], ids=repr)
 def test_after_every_task_the_memory_holds_a_selection_of_each_in_equal_parts(selector, rng):
     tasks = [(rng.normal(size=(60, 3)) + t, rng.integers(2, size=60)) for t in range(4)]
@@ -103,62 +98,56 @@ def test_a_selector_looks_at_the_view_and_the_memory_keeps_the_rows(rng):
     assert memory.rows()[1] is None
 
 
-def test_what_a_memory_refuses(rng):
-    X = rng.normal(size=(20, 2))
-    memory = ReplayBuffer(UniformCoreset(), size=2, random_state=0).add(X).add(X)
-    with pytest.raises(ValueError, match="size=2 holds no row of each of 3 tasks"):
-        memory.add(X)
-    assert [len(m) for m in memory.memories_] == [1, 1]  # as before
-    with pytest.raises(ValueError, match="view must have a row for each of the 20 rows of X, got 19"):
-        ReplayBuffer(UniformCoreset(), size=5).add(X, view=X[1:])
+ROWS, CODES = np.random.default_rng(1).normal(size=(20, 2)), np.arange(20) % 2
+TENSOR = torch.as_tensor(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("held", "task", "message"),
+    [
+        ((ROWS, CODES), (TENSOR, torch.as_tensor(CODES)), "torch tensor for every task"),
+        ((ROWS, torch.as_tensor(CODES)), (ROWS, CODES), "y must be a torch tensor for every task"),
+        ((ROWS, CODES), (ROWS, CODES[:, None]), r"y must have shape \(20,\), one label a row, .* got \(20, 1\)"),
+        ((ROWS, CODES), (ROWS,), "the memory holds rows with labels"),
+        ((ROWS, CODES), (np.ones((9, 3)), CODES[:9]), r"rows of shape \(2,\) as the memory does, got \(3,\)"),
+        ((ROWS, CODES), (ROWS, np.array(["a", "b"])[CODES]), "values of type int64 as the memory does, got <U1"),
+        ((ROWS.astype(np.float32), CODES), (ROWS, CODES), "type float32 as the memory does, got float64"),
+        ((TENSOR.float(), CODES), (TENSOR, CODES), r"type torch\.float32 as the memory does, got torch\.float64"),
+        ((TENSOR, CODES), (TENSOR.to("meta"), CODES), "X must hold values on cpu as the memory does, got meta"),
+        ((ROWS, CODES), (ROWS[:0], CODES[:0]), "no rows"),
+        ((ROWS, CODES), (np.full((20, 2), np.nan), 0 * CODES), "NaN"),
+        ((ROWS, CODES), (ROWS, 0 * CODES[1:]), r"y must have shape \(20,\)"),
+    ],
+)
+def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(held, task, message):
+    memory = ReplayBuffer(BilevelCoreset(), size=6, random_state=0).add(*held)
+    before, state, rows = dict(vars(memory)), memory.rng_.bit_generator.state, memory.rows()
+    with pytest.raises(ValueError, match=message):
+        memory.add(*task)
+    assert vars(memory) == before
+    assert memory.rng_.bit_generator.state == state
+    for now, then in zip(memory.rows(), rows):
+        np.testing.assert_array_equal(now, then)
+    assert len(memory.add(*held).rows()[0]) == 6
+
+
+def test_what_is_no_memory_no_selector_and_no_view_is_named(rng):
+    X, y = ROWS, np.arange(20) % 3
     with pytest.raises(ValueError, match="the memory is empty"):
         ReplayBuffer(UniformCoreset(), size=5).rows()
-    with pytest.raises(ValueError, match="no rows"):
-        ReplayBuffer(UniformCoreset(), size=5).add(X[:0])
-    with pytest.raises(ValueError, match="size of ReplayBuffer must be an integer of at least 1, got size=0"):
-        ReplayBuffer(UniformCoreset(), size=0).add(X)
-    y = np.arange(20) % 2
-    held = ReplayBuffer(UniformCoreset(), size=5, random_state=0).add(X, y)
-    for task, message in (
-        ((np.ones((9, 3)), y[:9]), r"rows of shape \(2,\) as the memory does, got \(3,\)"),
-        ((X,), "the memory holds rows with labels"),
-        ((torch.tensor(X), torch.tensor(y)), "torch tensor for every task"),
-        ((X, np.array(["a", "b"])[y]), "y must hold values of type int64 as the memory does, got <U1"),
+    for selector, message in (
+        (KCenter, r"got the class KCenter: give KCenter\(\)"),
+        (Reservoir(50), "by sample_weight, as BilevelCoreset does, but Reservoir takes none"),
     ):
-        with pytest.raises(ValueError, match=message):
-            held.add(*task)
-        assert len(held.rows()[0]) == 5
-
-
-def test_a_task_that_the_memory_could_not_put_together_leaves_it_as_it_was(rng):
-    X, y = rng.normal(size=(20, 2)), np.arange(20) % 2
-    soft = np.column_stack([y, 1 - y])
-    tensor = torch.as_tensor(X)
-    for held, task, message in (
-        ((X, y), (X, torch.as_tensor(y)), "y must be a torch tensor for every task"),
-        ((X, torch.as_tensor(y)), (X, y), "y must be a torch tensor for every task"),
-        ((X, y), (X, y[:, None]), r"y must have shape \(20,\), one label a row, .* got \(20, 1\)"),
-        ((X, soft), (X, y), r"y must hold rows of shape \(2,\) as the memory does, got \(\)"),
-        ((X.astype(np.float32), y), (X, y), "X must hold values of type float32 as the memory does, got float64"),
-        (
-            (tensor.float(), y),
-            (tensor, y),
-            r"X must hold values of type torch\.float32 as the memory does, got torch\.float64",
-        ),
-        ((tensor, y), (tensor.to("meta"), y), "X must hold values on cpu as the memory does, got meta"),
-    ):
-        selector = BilevelCoreset() if np.ndim(held[1]) == 2 else UniformCoreset()
-        memory = ReplayBuffer(selector, size=6, random_state=0).add(*held)
-        before, state, rows = dict(vars(memory)), memory.rng_.bit_generator.state, memory.rows()
-        with pytest.raises(ValueError, match=message):
-            memory.add(*task)
-        assert vars(memory) == before
-        assert memory.rng_.bit_generator.state == state
-        for now, then in zip(memory.rows(), rows):
-            np.testing.assert_array_equal(now, then)
-        assert len(memory.add(*held).rows()[0]) == 6
-    with pytest.raises(ValueError, match=r"got \(20, 1\)"):
-        ReplayBuffer(UniformCoreset()).add(X, y[:, None])
+        with pytest.raises(TypeError, match=message):
+            ReplayBuffer(selector).add(X, y)
+    of_network = network_views(torch.nn.Linear(2, 3), TENSOR.float(), y)
+    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"):
+        ReplayBuffer(KCenter()).add(X, y, view=of_network)
+    for view in (1.0, X[1:]):
+        with pytest.raises(ValueError, match=r"a row for each of the 20 rows of X, got"):
+            ReplayBuffer(KCenter()).add(X, y, view=view)
+    assert len(ReplayBuffer(KCenter(), size=7).add(X, y, view=of_network.gradients)) == 7
 
 
 def test_words_of_several_lengths_are_labels_alike(rng):
@@ -184,51 +173,14 @@ def test_a_refused_size_is_said_to_be_the_share_of_a_task(rng):
     assert [len(m) for m in memory.memories_] == [10, 10]
 
 
-def test_what_is_no_selector_and_no_view_is_named(rng):
-    X, y = rng.normal(size=(30, 2)), np.arange(30) % 3
-    for selector, message in (
-        (KCenter, r"got the class KCenter: give KCenter\(\)"),
-        (100, "selector must choose rows, as BilevelCoreset does, got 100"),
-        (Reservoir(50), "by sample_weight, as BilevelCoreset does, but Reservoir takes none"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            ReplayBuffer(selector).add(X, y)
-    of_network = network_views(torch.nn.Linear(2, 3), torch.as_tensor(X, dtype=torch.float32), y)
-    with pytest.raises(TypeError, match=r"view must be an array, got Views: give its \.embeddings or \.gradients"):
-        ReplayBuffer(KCenter()).add(X, y, view=of_network)
-    with pytest.raises(ValueError, match=r"a row for each of the 30 rows of X, got shape \(\)"):
-        ReplayBuffer(KCenter()).add(X, y, view=1.0)
-    assert len(ReplayBuffer(KCenter(), size=7).add(X, y, view=of_network.gradients)) == 7
-
-
-def test_a_task_of_one_class_is_checked_as_others_are(rng):
-    X, y = rng.normal(size=(40, 3)), np.zeros(40)
-    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0)
-    for task, message in (
-        ((X, np.zeros(5000)), r"y must have shape \(40,\)"),
-        ((X, y[1:]), r"y must have shape \(40,\)"),
-        ((np.full((40, 3), np.nan), y), "NaN"),
-        ((1e100 * X, y), "larger than"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            memory.add(*task)
-    with pytest.raises(ValueError, match="NaN"):
-        memory.add(X, y, view=np.full((40, 2), np.nan))
-    assert len(memory) == 0
-
-
-def test_a_class_of_weight_zero_is_absent(rng):
-    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
-    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, y, sample_weight=3.0 * y)
-    assert memory.memories_[0].y.tolist() == [1] * 12
-    assert len(np.unique(memory.memories_[0].indices)) == 12
-
-
 def test_a_task_of_one_class_is_remembered_at_random(rng):
-    X = rng.normal(size=(40, 3))
-    memory = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, np.zeros(40)).add(X, np.arange(40) % 2)
-    assert [len(m) for m in memory.memories_] == [6, 6]
-    assert len(np.unique(memory.memories_[0].indices)) == 6
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    of_one = ReplayBuffer(BilevelCoreset(), size=12, random_state=0).add(X, 0 * y).add(X, y)
+    absent = ReplayBuffer(BilevelCoreset(), size=6, random_state=0).add(X, y, sample_weight=3.0 * y)
+    assert [len(m) for m in of_one.memories_] == [6, 6]
+    assert absent.memories_[0].y.tolist() == [1] * 6
+    for memory in (of_one, absent):
+        assert len(np.unique(memory.memories_[0].indices)) == 6
 
 
 def test_views_agree_with_autograd(rng):

@@ -17,10 +17,14 @@ import pytest
 from handful import (
     VCGMM,
     CoresetEstimator,
+    LightweightCoreset,
     LinearSVM,
     Logistic,
+    LogisticSensitivity,
     MatchedCoreset,
     MergeReduce,
+    StratifiedCoreset,
+    SVMCoreset,
     UniformCoreset,
     compare,
     influence,
@@ -32,6 +36,7 @@ from handful.clustering import MiniBatchKMeans
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector
 from handful.proxies import RBF, Nystrom, TreeLeaves
+from handful.sensitivity import LewisCoreset, MixtureSensitivity
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -154,6 +159,31 @@ def test_a_coreset_is_rows_of_positive_weight_that_add_up(cls, table, size):
     if not cls._repeats and cls.__name__ not in ON_AVERAGE:
         assert found.weights_.sum() == pytest.approx(w.sum())
     assert_same(learned(found), learned(fit(cls(size=size, random_state=0), X, y, w)))
+
+
+DRAWN = [
+    UniformCoreset(12),
+    StratifiedCoreset(12),
+    LightweightCoreset(12),
+    LewisCoreset(12),
+    MixtureSensitivity(12, n_components=3),
+    *(LogisticSensitivity(12, n_clusters=3, radius=radius) for radius in (0.1, 3.0)),
+    *(SVMCoreset(12, rule=rule, n_clusters=3) for rule in ("tight", "paper", "mixture")),
+    MergeReduce(SVMCoreset(n_clusters=3), size=12, leaf_size=30),
+    *(SVMCoreset(12, rule=rule, n_clusters=3, sampling="systematic") for rule in ("tight", "paper", "mixture")),
+]
+
+
+@pytest.mark.parametrize("selector", DRAWN, ids=repr)
+def test_draws_estimate_every_weighted_sum_without_bias(selector):
+    X, y, w = table("normal", 10, n=80)
+    w = w * np.random.default_rng(0).exponential(size=80)
+    values = np.column_stack([np.ones(80), np.exp(X[:, 0]), X[:, -1] ** 2 * (1 + y)])
+    fits = [clone(selector).set_params(random_state=seed).fit(X, y, w) for seed in range(400)]
+    assert len({tuple(found.indices_) for found in fits}) > 50  # systematic draws are often the same
+    draws = np.array([found.weights_ @ values[found.indices_] for found in fits])
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(fits))
+    assert (np.abs(draws.mean(axis=0) - w @ values) < 4 * error + 1e-9 * (w @ values)).all()
 
 
 # Two ways to ask ------------------------------------------------------------------------------------------------------

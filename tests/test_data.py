@@ -14,11 +14,6 @@ from sklearn.preprocessing import StandardScaler
 HERE = [name for name, about in ENTRIES.items() if about.kind != "file"]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def test_every_entry_has_title_licence_shape_and_a_checksum_for_every_file():
     for about in ENTRIES.values():
         assert about.title and about.licence and about.rows > 0 and about.features > 0  # noqa: PT018

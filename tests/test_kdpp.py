@@ -77,13 +77,6 @@ def test_elementary_symmetric_polynomials_are_the_sums_of_products():
     assert np.isfinite(log_elementary_symmetric(np.geomspace(1e-200, 1e200, 400), 100)[-1]).all()
 
 
-def test_same_seed_gives_the_same_sets():
-    X = features(n=50, d=3)
-    one, two = (KDPP(X, 5, shift=1.0, random_state=3) for _ in range(2))
-    for _ in range(20):
-        np.testing.assert_array_equal(one.sample(), two.sample())
-
-
 def test_bad_input_is_refused():
     X = features()
     for k in (0, 8):
@@ -91,10 +84,6 @@ def test_bad_input_is_refused():
             KDPP(X, k, shift=1.0)
     with pytest.raises(ValueError, match="give a shift"):
         KDPP(X, 3)
-    with pytest.raises(ValueError, match="shift must"):
-        KDPP(X, 2, shift=-1)
-    with pytest.raises(ValueError, match="NaN"):
-        KDPP(np.full((3, 2), np.nan), 1)
     with pytest.raises(ValueError, match="semi-definite"):
         KDPP.from_kernel(-np.eye(4), 2)
     with pytest.raises(ValueError, match="symmetric"):

@@ -7,11 +7,6 @@ from handful.sensitivity.lightweight import LightweightCoreset, lightweight_core
 from scipy import sparse
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def textbook_probabilities(X, u):
     mean = u @ X / u.sum()
     sq_dist = ((X - mean) ** 2).sum(axis=1)
@@ -39,14 +34,6 @@ def test_rows_are_drawn_as_often_as_their_probability_says(rng):
     counts = np.zeros(7)
     counts[indices] = weights * size * q[indices] / u[indices]
     assert (abs(counts - size * q) < 5 * np.sqrt(size * q * (1 - q))).all()
-
-
-def test_kmeans_cost_is_unbiased(rng):
-    X, centres = rng.normal(size=(300, 3)), rng.normal(size=(4, 3))
-    u = rng.exponential(size=300)
-    cost = ((X[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
-    draws = [w @ cost[i] for i, w in (lightweight_coreset(X, 50, rng=rng, sample_weight=u) for _ in range(500))]
-    assert abs(np.mean(draws) - u @ cost) < 4 * np.std(draws) / np.sqrt(len(draws))
 
 
 def test_coreset_is_the_same_from_a_memory_map_a_view_and_other_chunks(rng, tmp_path, monkeypatch):

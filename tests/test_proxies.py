@@ -24,11 +24,6 @@ KERNELS = [
 ]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 # --- one layer
 
 
@@ -117,23 +112,19 @@ def assert_is_empirical(exact, X, *network, draws=20):
     assert (np.abs(np.mean(found, axis=0) - exact) < 4 * error + 0.01 * exact.max()).all()
 
 
-@pytest.mark.parametrize("hidden", [1, 2])
-def test_ntk_is_the_empirical_kernel_of_wide_networks(hidden, rng):
+def test_ntk_is_the_empirical_kernel_of_wide_networks(rng):
     X = rng.normal(size=(4, 6))
-    exact = NTK(hidden, w_std=1.2, b_std=0.3)(X)
-    assert_is_empirical(exact, X, (1024,) * hidden, (), "flatten", 1.2, 0.3, (6, 1, 1))
+    exact = NTK(2, w_std=1.2, b_std=0.3)(X)
+    assert_is_empirical(exact, X, (1024,) * 2, (), "flatten", 1.2, 0.3, (6, 1, 1))
 
 
-@pytest.mark.parametrize(
-    ("filters", "hidden", "head"),
-    [((3,), 0, "flatten"), ((3, 5), 1, "flatten"), ((3,), 0, "pool"), ((3, 3), 1, "pool")],
-)
-def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, hidden, head, rng):
+@pytest.mark.parametrize(("filters", "head"), [((3, 5), "flatten"), ((3, 3), "pool")])
+def test_cntk_is_the_empirical_kernel_of_wide_convolutional_networks(filters, head, rng):
     image = (2, 4, 5)
     X = rng.normal(size=(4, math.prod(image)))
     X[1] = X[0] + 0.3 * X[1]  # a pair that is alike, so that entries differ
-    exact = CNTK(filters, head=head, hidden=hidden, shape=image, w_std=1.3, b_std=0.2)(X)
-    sizes = (256,) * len(filters) + (512,) * hidden
+    exact = CNTK(filters, head=head, hidden=1, shape=image, w_std=1.3, b_std=0.2)(X)
+    sizes = (256,) * len(filters) + (512,)
     assert np.ptp(exact) > 0.2 * exact.max()
     assert_is_empirical(exact, X, sizes, filters, head, 1.3, 0.2, image)
 
@@ -262,14 +253,8 @@ def test_rbf_is_that_of_scikit_learn(rng):
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (RBF(0), "gamma of RBF must be a finite number greater than 0, got gamma=0"),
-        (RBF("scale"), "gamma of RBF"),
-        (NTK(-1), "hidden of NTK must be an integer of at least 0"),
-        (NTK(w_std=0.0), "w_std of NTK must be a finite number greater than 0"),
-        (NTK(b_std=np.nan), "b_std of NTK"),
         (CNTK(()), "filters of CNTK must be a tuple of at least 1 width"),
         (CNTK((3, 4)), "filters of CNTK must have odd widths"),
-        (CNTK(head="max"), "head of CNTK must be one of"),
         (CNTK(shape=(4, 4)), r"shape of CNTK must be \(channels, height, width\)"),
         (CNTK(shape=(1, 0, 16)), "shape of CNTK must be an integer of at least 1"),
         (CNTK(shape=(3, 4, 4)), "rows must have 48 values, got 16"),
@@ -280,23 +265,16 @@ def test_hyper_parameters_out_of_range_are_named(kernel, message):
         kernel(np.ones((2, 16)))
 
 
-def test_rows_that_are_no_square_image_are_refused():
-    with pytest.raises(ValueError, match="rows of 12 values, which are no square image"):
-        CNTK()(np.ones((2, 12)))
-
-
-@pytest.mark.parametrize(
-    ("X", "Y", "message"),
-    [
+def test_rows_that_make_no_matrix_are_refused():
+    for X, Y, message in (
         ([[np.nan, 1.0]], None, "X contains NaN"),
         ([[1.0, 2.0]], [[np.inf, 1.0]], "Y contains infinity"),
         ([[1.0, 2.0]], [[1.0]], "rows of the same length, got 2 and 1"),
-        (np.empty((0, 3)), None, "0 sample"),
-    ],
-)
-def test_bad_rows_are_refused(X, Y, message):
-    with pytest.raises(ValueError, match=message):
-        NTK()(X, Y)
+    ):
+        with pytest.raises(ValueError, match=message):
+            NTK()(X, Y)
+    with pytest.raises(ValueError, match="rows of 12 values, which are no square image"):
+        CNTK()(np.ones((2, 12)))
 
 
 def test_a_kernel_of_ones_own_needs_only_the_matrix():

@@ -48,6 +48,7 @@ def test_loader_delivers_the_rows_their_indices_and_unbiased_weights(workers):
     X, y = blobs()
     _, loader = make_loader(TensorDataset(X, y), 300, workers)
     assert len(loader) == 300
+    assert len(AdaptiveBatchSampler(loader.batch_sampler.sampler)) == 400 // 16  # as many draws as points
     estimates = []
     for (x, target), indices, weights in loader:
         assert torch.equal(x, X[indices])
@@ -56,13 +57,6 @@ def test_loader_delivers_the_rows_their_indices_and_unbiased_weights(workers):
         estimates.append((weights * X[indices, 0]).mean().item())
     sem = np.std(estimates, ddof=1) / np.sqrt(len(estimates))
     assert abs(np.mean(estimates) - X[:, 0].mean().item()) < 4 * sem
-
-
-def test_an_epoch_is_as_many_draws_as_points_unless_told():
-    sampler, _ = make_loader(TensorDataset(*blobs()), 1)
-    assert len(AdaptiveBatchSampler(sampler)) == 400 // 16
-    with pytest.raises(ValueError, match="n_batches"):
-        AdaptiveBatchSampler(sampler, 0)
 
 
 def test_what_is_put_together_wrongly_is_told_what_belongs_where():

@@ -8,7 +8,16 @@ from pathlib import Path
 import handful
 import numpy as np
 import pytest
-from handful import BilevelCoreset, CoresetEstimator, KCenter, LeastSquares, MatchedCoreset, Selector, UniformCoreset
+from handful import (
+    BilevelCoreset,
+    CoresetEstimator,
+    KCenter,
+    LeastSquares,
+    MatchedCoreset,
+    Selector,
+    SVMCoreset,
+    UniformCoreset,
+)
 from handful.bilevel import AnyEstimatorCoreset, ProxyCoreset
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
@@ -62,7 +71,7 @@ PAIRS = [  # a classifier, a regressor, a clusterer
 
 @parametrize_with_checks(
     [cls(size=5) for cls in SELECTORS]
-    + [ProxyCoreset(KCenter(), RBFSampler(), size=5)]
+    + [SVMCoreset(size=5, rule="tight", sampling="systematic"), ProxyCoreset(KCenter(), RBFSampler(), size=5)]
     + [AnyEstimatorCoreset(LogisticRegression(), size=5, n_draws=1), MatchedCoreset(random_state=0), MATCHED]
 )
 def test_scikit_learn_checks(estimator, check):

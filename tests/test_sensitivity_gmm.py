@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from handful.sensitivity.gmm import MixtureSensitivity, mixture_sensitivities, rough_centers
+from handful.sensitivity.gmm import mixture_sensitivities, rough_centers
 
 
 def clustered(rng, n=120, d=2):
@@ -52,32 +52,3 @@ def test_rough_centers_give_each_row_its_nearest_centre():
     centres = np.array([X[label == j][sq_dist[label == j].argmin()] for j in range(5)])
     assert sq_dist == pytest.approx(sq_distances(X, centres), abs=1e-9)
     assert (label == ((X[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)).all()
-
-
-def test_every_weighted_sum_is_estimated_without_bias():
-    rng = np.random.default_rng(2)
-    X, u = clustered(rng)
-    u[::4] = 0
-    cost = sq_distances(X, rng.normal(size=(3, 2)))
-    fits = [MixtureSensitivity(20, n_components=4, random_state=seed).fit(X, sample_weight=u) for seed in range(150)]
-    for values in (cost, np.ones(len(X))):
-        draws = [fit.weights_ @ values[fit.indices_] for fit in fits]
-        assert abs(np.mean(draws) - u @ values) < 4 * np.std(draws, ddof=1) / np.sqrt(len(draws))
-
-
-def test_beats_uniform_draws_where_a_small_cluster_carries_the_cost():
-    rng = np.random.default_rng(3)
-    X = np.concatenate([rng.normal(size=(2000, 2)), 200 + rng.normal(size=(10, 2))])
-    cost = (X**2).sum(axis=1)  # one component at the origin
-
-    def error(draw):
-        return np.sqrt(np.mean([(w @ cost[i] / cost.sum() - 1) ** 2 for i, w in map(draw, range(60))]))
-
-    def sensitivity(seed):
-        fit = MixtureSensitivity(50, n_components=2, random_state=seed).fit(X)
-        return fit.indices_, fit.weights_
-
-    def uniform(seed):
-        return np.random.default_rng(seed).integers(len(X), size=50), np.full(50, len(X) / 50)
-
-    assert error(sensitivity) < 0.7 * error(uniform)

@@ -11,23 +11,15 @@ from handful.svm.linear_svm import hinge_price
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from svm_oracle import qp_svm, random_svm
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
-NOT_CLAIMED = "runs only where SCIPY_ARRAY_API=1 is set before scipy is imported; not claimed"
-
-
-@parametrize_with_checks([LinearSVM()], expected_failed_checks=lambda _: {"check_array_api_input": NOT_CLAIMED})
+@parametrize_with_checks([LinearSVM()])
 def test_estimator_checks(estimator, check):
     check(estimator)
 
@@ -53,17 +45,6 @@ def test_objective_equals_that_of_a_qp_solver(rng, n, d, l2):
     lower, upper = qp_svm(X, y, c)
     assert upper == pytest.approx(lower, rel=1e-6)
     assert model.objective_ == pytest.approx(upper, rel=1e-6)
-
-
-def test_agrees_with_svc_on_real_data():
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = StandardScaler().fit_transform(X), 2.0 * y - 1
-    ours = LinearSVM().fit(X, y)
-    theirs = SVC(kernel="linear", tol=1e-6).fit(X, y)
-    their_objective = svm_objective(X, y, fitted(theirs))
-    assert ours.objective_ <= their_objective
-    assert their_objective == pytest.approx(ours.objective_, rel=1e-4)
-    np.testing.assert_allclose(fitted(ours), fitted(theirs), atol=1e-2)
 
 
 @given(
@@ -109,12 +90,6 @@ def test_gap_and_bound_hold_on_badly_scaled_problems():
     assert decided >= 60  # elsewhere the QP solver's own bounds are too far apart to say much
 
 
-def test_reaches_its_tolerance_on_weights_over_twelve_orders_of_magnitude(rng):
-    X, y = make(rng, 2000, 5)
-    u = 10 ** rng.uniform(-12, 0, size=2000)
-    assert LinearSVM().fit(X, y, sample_weight=u).gap_ <= 1e-8
-
-
 @pytest.mark.parametrize("l2", [1e7, 1e-11])
 def test_separable_data_and_extreme_l2(rng, l2):
     X = np.vstack([rng.normal(size=(50, 2)) + 6, rng.normal(size=(50, 2)) - 6])
@@ -137,13 +112,6 @@ def test_two_points_give_the_maximal_margin():
     np.testing.assert_allclose(fitted(model), [0, 0.5, -1], atol=1e-6)
 
 
-def test_weight_two_is_a_row_given_twice(rng):
-    X, y = make(rng, 80, 4)
-    twice = LinearSVM(tol=1e-10).fit(np.vstack([X, X[:30]]), np.append(y, y[:30]))
-    weighted = LinearSVM(tol=1e-10).fit(X, y, sample_weight=np.where(np.arange(80) < 30, 2.0, 1.0))
-    np.testing.assert_allclose(fitted(twice), fitted(weighted), atol=1e-6)
-
-
 def test_l2_is_the_penalty_per_mean_loss(rng):
     """The solution is that of SVC at C = 1 / (l2 n), and does not depend on the scale of the weights."""
     X, y = make(rng, 150, 4)
@@ -154,35 +122,6 @@ def test_l2_is_the_penalty_per_mean_loss(rng):
     np.testing.assert_allclose(fitted(ours), fitted(heavy), atol=1e-6)
     default = LinearSVM(tol=1e-10).fit(X, y)
     np.testing.assert_allclose(fitted(default), fitted(LinearSVM(l2=1 / 150, tol=1e-10).fit(X, y)), atol=1e-6)
-
-
-def test_rows_of_weight_zero_count_as_absent(rng):
-    X, y = make(rng, 80, 4)
-    u = (np.arange(80) < 50).astype(float)
-    np.testing.assert_array_equal(
-        fitted(LinearSVM().fit(X, y, sample_weight=u)), fitted(LinearSVM().fit(X[:50], y[:50]))
-    )
-
-
-def test_sparse_and_dense_agree_and_centring_changes_only_the_bias(rng):
-    X = sparse.random(1500, 40, density=0.1, random_state=0, format="csr")
-    y = np.sign(X @ rng.normal(size=40) + 0.2 * rng.normal(size=1500))
-    scaled = StandardScaler(with_mean=False).fit_transform(X)
-    from_sparse = LinearSVM(tol=1e-10).fit(scaled, y)
-    from_centred = LinearSVM(tol=1e-10).fit(StandardScaler().fit_transform(X.toarray()), y)
-    assert from_sparse.objective_ == pytest.approx(from_centred.objective_, rel=1e-9)
-    np.testing.assert_allclose(from_sparse.coef_, from_centred.coef_, atol=1e-5)
-
-
-def test_float32_fortran_order_and_strings_give_the_same_solution(rng):
-    X, y = make(rng, 200, 3)
-    X = X.astype(np.float32)
-    expected = LinearSVM().fit(X.astype(np.float64), y)
-    for other in (X, np.asfortranarray(X)):
-        np.testing.assert_array_equal(fitted(LinearSVM().fit(other, y)), fitted(expected))
-    named = LinearSVM().fit(X, np.where(y > 0, "pulsar", "noise"))
-    assert set(named.predict(X)) == {"pulsar", "noise"}
-    np.testing.assert_array_equal(fitted(named), fitted(expected))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 30.0])
@@ -326,18 +265,6 @@ def test_stopping_early_warns_and_still_certifies(rng):
     assert model.lower_bound_ <= best <= model.objective_
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([1, 1, 1, 1], "one class"),
-        ([0.5, 1.5, 2.2, 0.1], "Unknown label type"),
-    ],
-)
-def test_labels_that_are_no_classes_are_refused(labels, message):
-    with pytest.raises(ValueError, match=message):
-        LinearSVM().fit(np.arange(8.0).reshape(4, 2), labels)
-
-
 def test_several_classes_are_one_against_the_rest():
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -367,12 +294,6 @@ def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match="class_weight"):
         LinearSVM(class_weight={7: 1.0}).fit(X, y)
-
-
-@pytest.mark.parametrize("bad", [{"l2": 0}, {"l2": -1.0}, {"tol": 0}])
-def test_parameters_out_of_range_are_refused(bad):
-    with pytest.raises(ValueError, match="must be a finite number greater than 0"):
-        LinearSVM(**bad).fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.parametrize("make_sparse", [False, True])

@@ -21,11 +21,6 @@ FULL = dict(compute_labels=False, tol=0.0)
 STILL = TruncatedEM(moves=None, grow=False)
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def blobs(rng, n=1500, d=6, k=30, dtype=np.float64):
     means = rng.normal(size=(k, d)) * 4
     return (means[rng.integers(k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
@@ -145,7 +140,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng, covariance):
 # What must hold whatever the data
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @example(17184, np.float32, "shared", "k-means++", 2, "split", "soft")  # a single move, taken back
 @given(
     st.integers(0, 2**32 - 1),
@@ -264,14 +259,6 @@ def test_one_and_two_threads_agree_bitwise(rng, options):
 
 
 # Quality, starts, coresets
-
-
-def test_clusters_are_found(rng):
-    X = blobs(rng, n=3000, k=15)
-    for options in ({}, {"coreset_size": 800}, {"init": "afkmc2", "n_clusters": 25}):
-        model = quietly(VCGMM(**{"n_clusters": 15, "random_state": 0, **options}), X)
-        within = quantization_error(X, model.cluster_centers_) / X.size
-        assert within < 1.3, options  # the noise has a variance of 1, the data one of 17
 
 
 def test_coreset_bound_estimates_that_of_all_rows(rng):
@@ -433,15 +420,6 @@ def test_hardened_assignments_are_em_then_lloyds_iterations(rng):
     assert model.n_iter_ > len(bounds) - 2
 
 
-def test_hardened_assignments_lower_the_error_where_clusters_overlap(rng):
-    X = rng.normal(size=(4000, 6))
-    soft, hardened = (
-        np.mean([VCGMM(40, assignment=way, random_state=seed).fit(X).inertia_ for seed in range(3)])
-        for way in ("soft", "hardened")
-    )
-    assert hardened < 0.995 * soft
-
-
 # scikit-learn's checks, odd and bad input
 
 OTHER_SEEDS = (
@@ -548,12 +526,6 @@ def test_probabilities_criterion_inertia_and_draws_are_those_of_the_mixture(rng,
         assert mine.var(axis=0) == pytest.approx(variance[c], rel=0.15)
     with pytest.raises(ValueError, match="n_samples must be an integer of at least 1, got n_samples=0"):
         model.sample(0)
-
-
-def test_the_criterion_finds_the_number_of_clusters(rng):
-    X = blobs(rng, n=2000, d=4, k=5) + 0.0
-    criteria = {k: quietly(VCGMM(k, random_state=0), X).bic(X) for k in (2, 3, 5, 9)}
-    assert min(criteria, key=criteria.get) == 5
 
 
 def test_log_densities_of_tight_clusters_far_apart_add_up_to_the_bound():
