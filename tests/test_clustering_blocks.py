@@ -1,5 +1,8 @@
 """VCGMM on rows that stay in files: blocks and their order, what breaks off and goes on, and files that do not fit."""
 
+import errno
+import io
+
 import numpy as np
 import pytest
 from handful import VCGMM, blocks
@@ -67,6 +70,37 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
     np.testing.assert_array_equal(found, getattr(model, method)(X))
     assert isinstance(found, np.memmap)
     assert [path.name for path in out.parent.iterdir()] == ["written.npy"]
+
+
+class Filling(io.FileIO):
+    """A file on a disk that is full at the third write, of which half arrives."""
+
+    writes = 0
+
+    def write(self, data):
+        Filling.writes += 1
+        if Filling.writes == 3:
+            super().write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+@pytest.mark.parametrize("full", ["labels", "note"])
+def test_a_disk_that_fills_while_labels_are_written_leaves_what_goes_on(X, folder, full, monkeypatch, tmp_path):
+    model = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(str(folder))
+    out = tmp_path / "out" / "labels.npy"
+    out.parent.mkdir()
+    monkeypatch.setattr(Filling, "writes", 0)
+    with monkeypatch.context() as patch:
+        if full == "labels":
+            patch.setattr(blocks, "open", Filling, raising=False)
+        else:
+            patch.setattr(blocks.Path, "write_text", lambda path, text: Filling(path, "w").write(text.encode()))
+        with pytest.raises(OSError, match="No space left"):
+            model.predict(str(folder), out=out)
+    assert Filling.writes == 3
+    np.testing.assert_array_equal(model.predict(str(folder), out=out), model.predict(X))
+    assert [path.name for path in out.parent.iterdir()] == ["labels.npy"]
 
 
 def test_what_was_written_of_other_data_begins_anew(X, tmp_path):

@@ -88,6 +88,8 @@ def _report(args):
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
         picture.write()
+        for page in (run.FIGURES.parent / "docs").glob("*.md"):
+            page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
     if args.crate:
         print(f"RO-Crate: {crate.write()}")
     print(site.terminal(profiles))

@@ -153,6 +153,22 @@ def _claims(claims):
     return lines
 
 
+def with_claims(text):
+    """A page with the claims on record between each ``<!-- claims of PAPER -->`` and ``<!-- end -->``, as a table."""
+
+    def table(match):
+        lines = _table(["table", "claim", "ours, 95 % interval", "verdict", "least and most"])
+        for row in item_rows()[0]:
+            for c in row["claims"] if row["name"].startswith(f"{match[1]}/") else ():
+                ends = sorted(c["settings"].items(), key=lambda pair: pair[1])[:: max(len(c["settings"]) - 1, 1)]
+                told = "; ".join(f"{setting}: {number(value)}" for setting, value in ends)
+                cells = (c["text"], f"{ours_text(c)} ({c['measured']})", verdict_text(c), told or "–")
+                lines.append(_cells(*map(_plain, (row["title"], *cells))))
+        return "\n".join([match[0].partition("\n")[0], "", *lines, "", "<!-- end -->"])
+
+    return re.sub(r"<!-- claims of (\w+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
 def write_pages(docs):
     """Write the pages on the reproduction into the folder of the site's sources: the paths of what is there now.
 

@@ -187,6 +187,9 @@ def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow
         for file in tmp_path.glob("*.*"):
             shutil.move(file, copied.parent / file.name)
         assert not judge_again(copied), f"{record['item']}: handful report --judge"
+    page = FIGURES.parent / "docs" / "field.md"
+    text = page.read_text(encoding="utf-8")
+    assert site.with_claims(text) == text, "docs/field.md: handful report --judge"
 
 
 def _leaves(value, path=()):
