@@ -1,7 +1,5 @@
 """The SVM and its sensitivities by a general QP solver, for the tests: written out as they are defined."""
 
-from itertools import combinations
-
 import clarabel
 import numpy as np
 from scipy import sparse
@@ -88,14 +86,3 @@ def qp_sensitivity(X, y, index, *, price, u, rounds=30):
             break
         s = ratio
     return best
-
-
-def lower_bound_instance(d):
-    """The points of Lemma 5.2, shape (d choose d/2, d), whose sensitivities are all large: no small coreset exists.
-
-    Every choice of d/2 of the d coordinates is a point, ``sqrt(2 / d)`` there and 0 elsewhere.
-    """
-    chosen = np.array(list(combinations(range(d), d // 2)))
-    X = np.zeros((len(chosen), d))
-    np.put_along_axis(X, chosen, np.sqrt(2.0 / d), axis=1)
-    return X

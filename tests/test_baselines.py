@@ -99,25 +99,6 @@ def test_stratified_says_what_does_not_fit():
         StratifiedCoreset(10, by=2).fit(X)
 
 
-# k-means++ -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("offset", [0.0, 100.0])
-def test_kmeans_plus_plus_follows_its_law(offset):
-    # first a row by its weight, then one by weight times squared distance to the first
-    X, u = offset + np.array([[0.0, 0], [1, 0], [0, 2], [3, 3]]), np.array([1.0, 2, 1, 0.5])
-    sq_dist = ((X[:, None] - X) ** 2).sum(axis=2)
-    second = u * sq_dist / (sq_dist @ u)[:, None]
-    law = (u / u.sum())[:, None] * second
-    n_draws = 3000
-    pairs = [KMeansPlusPlus(2, random_state=seed).fit(X, sample_weight=u).indices_ for seed in range(n_draws)]
-    counts = np.zeros((4, 4))
-    np.add.at(counts, tuple(np.transpose(pairs)), 1)
-    possible = law > 0
-    assert counts[~possible].sum() == 0
-    assert chisquare(counts[possible], n_draws * law[possible]).pvalue > 1e-4
-
-
 # k-center ------------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from handful.bilevel import GaussianMixture
-from handful.models.mixture import _theta_of as theta_of
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture as Peer
@@ -83,27 +82,6 @@ def test_solves_as_well_as_scikit_learn(seed):
     own = mixture.losses(mixture.solve(X, None, uniform(300)), X).mean()
     peer = Peer(3, n_init=10, tol=1e-8, max_iter=1000, random_state=seed).fit(X)
     assert own <= -peer.score(X) + 1e-5
-
-
-def one_step(mixture, theta, X, weights):
-    # the textbook's step, in plain numpy
-    pi, means, covariances = mixture.unpack(theta, X.shape[1])
-    joint = np.column_stack([p * multivariate_normal(m, c).pdf(X) for p, m, c in zip(pi, means, covariances)])
-    share = weights[:, None] * joint / joint.sum(axis=1, keepdims=True)
-    mass = share.sum(axis=0)
-    means = (share.T @ X) / mass[:, None]
-    factors = np.empty_like(covariances)
-    for j, mean in enumerate(means):
-        scatter = (share[:, j, None] * (X - mean)).T @ (X - mean)
-        scatter += mixture.prior * mixture.prior_variance * np.eye(X.shape[1])
-        factors[j] = np.linalg.cholesky(np.linalg.inv(scatter / (mass[j] + mixture.prior)))
-    return theta_of(np.log((mass + mixture.prior) / (1 + len(pi) * mixture.prior)), means, factors)
-
-
-def test_solve_ends_where_the_textbook_step_stands_still():
-    mixture, X, weights, theta = case(2, 3)
-    theta = mixture.solve(X, None, weights, start=theta)
-    assert one_step(mixture, theta, X, weights) == pytest.approx(theta, abs=1e-4)
 
 
 @pytest.mark.parametrize(("n", "distinct"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 7), (12, 1), (30, 30)])

@@ -155,11 +155,6 @@ def test_float_targets_are_told_of_least_squares():
     assert len(BilevelCoreset(LeastSquares(), size=5).fit(X, targets).indices_) == 5
 
 
-def test_no_sample_weight_is_ones():
-    np.testing.assert_array_equal(check_sample_weight(None, 3), np.ones(3))
-    assert check_sample_weight([1, 2, 3], 3).dtype == np.float64
-
-
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 4e9), (np.float64, 1e77)])
 def test_values_up_to_the_limit_do_not_overflow_and_larger_ones_are_refused(dtype, limit):
     values = np.array([0.9 * limit, -0.9 * limit], dtype=dtype)

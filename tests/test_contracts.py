@@ -179,8 +179,8 @@ def test_draws_estimate_every_weighted_sum_without_bias(selector):
     X, y, w = table("normal", 10, n=80)
     w = w * np.random.default_rng(0).exponential(size=80)
     values = np.column_stack([np.ones(80), np.exp(X[:, 0]), X[:, -1] ** 2 * (1 + y)])
-    fits = [clone(selector).set_params(random_state=seed).fit(X, y, w) for seed in range(400)]
-    assert len({tuple(found.indices_) for found in fits}) > 50  # systematic draws are often the same
+    fits = [clone(selector).set_params(random_state=seed).fit(X, y, w) for seed in range(200)]
+    assert len({tuple(found.indices_) for found in fits}) > 20  # systematic draws are often the same
     draws = np.array([found.weights_ @ values[found.indices_] for found in fits])
     error = draws.std(axis=0, ddof=1) / np.sqrt(len(fits))
     assert (np.abs(draws.mean(axis=0) - w @ values) < 4 * error + 1e-9 * (w @ values)).all()

@@ -60,13 +60,6 @@ def test_weight_two_is_the_row_twice(rng):
     )
 
 
-def test_equal_rows_are_drawn_uniformly():
-    selector = LightweightCoreset(2000, random_state=0).fit(np.full((40, 2), 3.0))
-    draws = selector.weights_ * 2000 / 40
-    np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)
-    assert draws.max() < 50 + 5 * np.sqrt(50)
-
-
 def test_a_far_row_is_always_seen(rng):
     X = rng.normal(size=(1000, 3))
     X[7] = 1e30

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
-from svm_oracle import lower_bound_instance, qp_sensitivity
+from svm_oracle import qp_sensitivity
 
 KINDS = [(rule, sampling) for rule in ("tight", "paper", "mixture") for sampling in ("multinomial", "systematic")]
 
@@ -107,25 +107,6 @@ def test_printed_bound_falls_short_of_the_sensitivity_on_three_points():
         tight = bounds_of(X, y, u, price, labels, tight_bound)[light]
         assert 0.94 < printed / exact < 0.96
         assert 1 <= tight / exact * (1 + 1e-6) < 1.01
-
-
-@pytest.mark.parametrize(("d", "price"), [(2, 1.0), (4, 0.3), (4, 5.0), (6, 1.0)])
-def test_lower_bound_lemma(d, price):
-    """Lemma 5.2, a point of the other label added, as its proof asks for one of each."""
-    X = lower_bound_instance(d)
-    n = len(X)
-    y = np.ones(n)
-    bound = (d**2 + 8 * n * price) / (n * (d**2 + 8 * price))
-    w = np.where(X[0] > 0, 0.0, np.sqrt(d / 2))
-    assert (X[1:] @ w >= 1 - 1e-12).all()  # the others pay nothing
-    share = w @ w / (2 * n) + price
-    assert share / (w @ w / 2 + price) == pytest.approx(bound)
-    far = np.vstack([X, np.full(d, -100.0)])
-    both = np.append(y, -1.0)
-    u = np.append(np.ones(n), 1e-9)  # there, and of no weight: the instance of the lemma
-    assert qp_sensitivity(far, both, 0, price=price, u=u) >= bound * (1 - 1e-4)
-    partition = bounds_of(far, both, u, price, np.zeros(n + 1, dtype=int), tight_bound)
-    assert partition[0] >= bound * (1 - 1e-4)
 
 
 def test_sensitivities_are_upper_bounds_with_any_number_of_clusters(cancer):

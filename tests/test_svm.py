@@ -135,15 +135,6 @@ def test_staged_solution_is_certified_on_all_rows(rng, noise):
     assert a_part.lower_bound_ <= model.objective_
 
 
-def test_staged_and_single_solves_agree(rng, monkeypatch):
-    X, y = make(rng, 12_000, 5)
-    staged = LinearSVM().fit(X, y)
-    monkeypatch.setattr("handful.svm.smoothing.SMALLEST", 10**9)
-    single = LinearSVM().fit(X, y)
-    assert staged.objective_ == pytest.approx(single.objective_, rel=2e-8)
-    np.testing.assert_allclose(fitted(staged), fitted(single), atol=1e-3)
-
-
 def test_staged_solve_of_a_rare_class(rng):
     X = rng.normal(size=(15_000, 3))
     y = np.full(15_000, -1)
