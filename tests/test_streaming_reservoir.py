@@ -16,7 +16,7 @@ def chunks(n, rng):
 
 def test_every_row_of_a_stream_is_held_equally_often_however_it_is_cut():
     counts = np.zeros(40)
-    for seed in range(2000):
+    for seed in range(800):
         stream = Reservoir(7, random_state=seed)
         for part in chunks(40, np.random.default_rng(seed)):
             stream.partial_fit(part[:, None].astype(float))
@@ -76,7 +76,7 @@ def naive_cbrs(y, size, rng):
 
 def test_class_balanced_reservoir_has_the_law_of_the_naive_loop():
     y = np.array([0] * 12 + [1] * 3 + [0] * 6 + [2] * 2 + [1] * 8 + [2] * 4)
-    n_draws = 1500
+    n_draws = 600
     ours, naive = np.zeros(len(y)), np.zeros(len(y))
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
