@@ -55,18 +55,6 @@ def test_a_kernel_that_is_low_rank_plus_identity_is_found_to_be():
         assert process.log_prob(s) == pytest.approx(direct.log_prob(s), abs=1e-8)
 
 
-def test_inclusion_probabilities_agree_with_dppy():
-    dppy = pytest.importorskip("dppy.finite_dpps", reason="dppy is an optional oracle")
-    X = features(n=30, d=3, seed=3)
-    oracle = dppy.FiniteDPP("likelihood", L=X @ X.T + 0.5 * np.eye(30))
-    rng = np.random.RandomState(0)
-    theirs = np.array([np.isin(np.arange(30), oracle.sample_exact_k_dpp(4, random_state=rng)) for _ in range(3000)])
-    process = KDPP(X, 4, shift=0.5, random_state=0)
-    ours = np.array([np.isin(np.arange(30), process.sample()) for _ in range(3000)])
-    sem = np.sqrt((ours.var(axis=0) + theirs.var(axis=0)) / 3000)
-    assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) < 4.5 * sem + 1e-3).all()
-
-
 def test_elementary_symmetric_polynomials_are_the_sums_of_products():
     values = np.array([0.5, 2.0, 1e-3, 7.0])
     table = log_elementary_symmetric(values, 3)
