@@ -8,7 +8,7 @@ from handful.checks import check_integer
 from handful.data import load
 
 from handful_papers.bico.image_data import CHANNELS, shape_of
-from handful_papers.bico.networks import SmallCNN
+from handful_papers.bico.networks import small_cnn
 from handful_papers.bico.stacked import StackedMLP, TorchRuns
 
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}  # what a figure calls them
@@ -172,19 +172,19 @@ def draw_image(ax, pixels, title):
 
 
 def make_learner(kind, inputs, seed, *, learning_rate=5e-4, bfloat16=False):
-    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`SmallCNN`).
+    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`small_cnn`).
 
     Parameters
     ----------
     kind : "mlp" or "cnn"
     inputs : int, pixels of a row: 784, 64 or 3,072 (three channels)
     """
+    options = dict(seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
     if kind == "mlp":
-        return StackedMLP((inputs, 100, 100, 10), seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
+        return StackedMLP((inputs, 100, 100, 10), **options)
     if kind != "cnn":
         raise ValueError(f"kind must be 'mlp' or 'cnn', got {kind!r}.")
-    options = dict(seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
-    return TorchRuns(lambda: SmallCNN(shape_of(inputs)), **options)
+    return TorchRuns(lambda: small_cnn(shape_of(inputs)), **options)
 
 
 def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000):
