@@ -1,4 +1,4 @@
-"""Claims: what a paper says, the rule that judges it, and the schema of the record that holds the verdict.
+"""Claims: what a paper says, the rule that judges it, and the reading of the record that holds the verdict.
 
 A claim is declared in its figure's ``.toml``. The function ``evidence(run)`` of the figure's module says which numbers
 of the rows decide it; it sees what the run left on disk and nothing else, so that a verdict can be computed again at
@@ -8,6 +8,7 @@ any time. Only `judge` makes verdicts.
 import json
 import math
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import stats
 
 HOME = Path(__file__).parent
 AGREES, DISAGREES, CANNOT_TELL = VERDICTS = ("agrees", "disagrees", "cannot tell")
-NOISE, SIZE, DATA = REASONS = ("noise", "size", "data")
+NOISE, SIZE, DATA = ("noise", "size", "data")
 OVER = ("mean", "least", "greatest", "cases", "each")
 LEVEL = 0.05
 PROFILES = ("quick", "laptop", "paper")
@@ -143,7 +144,7 @@ def judge_all(claims, run, evidence):
 
 
 def judge(claim, given, run):
-    """A claim with its verdict, as it stands in a record (see `CLAIM`)."""
+    """A claim with its verdict, as it stands in a record (see ``record.schema.json``)."""
     if not isinstance(given, Evidence):
         given = Evidence(given if isinstance(given, dict) else {"": given})
     log = claim.rule.get("scale") == "log"  # there, small values count as much as large ones; else 5e-13 is rounding
@@ -368,40 +369,11 @@ def name(setting):
     return " / ".join(map(str, setting)) if isinstance(setting, tuple) else str(setting)
 
 
-# --- the schema of a record: a type, a tuple of types, a set of words, a list or dict of schemas, {str: schema}
+@cache
+def _schema():
+    from jsonschema import Draft202012Validator
 
-_NUMBER = (int, float)
-CLAIM = dict.fromkeys(("id", "item", "text", "measured", "unit", "quote", "where", "note", "why"), str) | {
-    "whose": {"paper", "own"},
-    "kind": {"result", "check"},
-    "paper": (str, *_NUMBER),
-    "ours": (str, *_NUMBER, type(None)),
-    "low": (*_NUMBER, type(None)),
-    "high": (*_NUMBER, type(None)),
-    "seeds": int,
-    "verdict": set(VERDICTS),
-    "reason": {"", *REASONS},
-    "settings": {str: _NUMBER},
-}
-RECORD = {
-    "item": str,
-    "profile": {*PROFILES, BY_HAND},
-    "parameters": dict,
-    "seeds": [int],
-    "versions": {str: str},
-    "commit": (str, type(None)),
-    "dirty": (bool, type(None)),
-    "data": {str: dict},
-    "level": {"kind": str, "text": str},
-    "reductions": [str],
-    "seconds": _NUMBER,
-    "threads": int,
-    "machine": dict,
-    "facts": dict,
-    "figures": {str: str},
-    "expected": (str, type(None)),
-    "claims": [CLAIM],
-}
+    return Draft202012Validator(json.loads((HOME / "record.schema.json").read_text(encoding="utf-8")))
 
 
 def read_record(path):
@@ -414,35 +386,14 @@ def read_record(path):
     """
     path = Path(path)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # which refuses NaN and infinities
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no record: {error}") from error
-    if problem := misfit(record, RECORD, "the record"):
-        raise ValueError(f"{path} is no record: {problem}")
+    if problem := next(_schema().iter_errors(record), None):
+        raise ValueError(f"{path} is no record: {problem.json_path}: {problem.message:.200}")
     if path.stem != record["item"].split("/")[-1] or path.parent.name != record["item"].split("/")[0]:
         raise ValueError(f"{path} is no record: it is of {record['item']}")
     files = [path.with_suffix(".csv"), *(path.with_name(f"{stem}.png") for stem in record["figures"])]
     if lost := [file.name for file in files if not file.is_file()]:
         raise ValueError(f"{path} is without its {', '.join(lost)}")
     return record
-
-
-def misfit(value, schema, where):
-    """Where a value is not as a schema says, in words; "" where it is."""
-    if isinstance(schema, list):
-        parts = [(v, schema[0], f"{where}[{i}]") for i, v in enumerate(value)] if isinstance(value, list) else None
-    elif isinstance(schema, dict) and str in schema:
-        parts = [(v, schema[str], f"{where}.{k}") for k, v in value.items()] if isinstance(value, dict) else None
-    elif isinstance(schema, dict):
-        if isinstance(value, dict) and (lost := sorted(set(schema) - set(value))):
-            return f"{where} lacks {', '.join(lost)}"
-        parts = [(value[k], s, f"{where}.{k}") for k, s in schema.items()] if isinstance(value, dict) else None
-    elif isinstance(schema, set):
-        parts = [] if isinstance(value, str) and value in schema else None
-    else:
-        kinds = schema if isinstance(schema, tuple) else (schema,)
-        fits = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
-        parts = [] if fits and not (isinstance(value, float) and not math.isfinite(value)) else None
-    if parts is None:
-        return f"{where} is {value!r:.80}"
-    return next((text for part in parts if (text := misfit(*part))), "")
