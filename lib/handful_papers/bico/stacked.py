@@ -5,6 +5,7 @@ after the other, for networks large enough to keep a processor busy alone. Both 
 """
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -97,7 +98,7 @@ class StackedMLP(Runs):
         super().__init__(**options)
         self.dropout, self.parameters = dropout, []
         rng = np.random.default_rng([*self.seed, 0])
-        for fan_in, fan_out in zip(widths, widths[1:]):
+        for fan_in, fan_out in pairwise(widths):
             for shape in ((fan_in, fan_out), (1, fan_out)):  # torch's defaults for a linear layer
                 values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
                 self.parameters.append(torch.tensor(values, dtype=torch.float32)[None])
