@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import sys
-import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ import joblib
 import numpy as np
 from handful.data import MissingDataError, data_folder, load
 from handful.proxies import CNTK, RBF, Nystrom
+from scipy.io import wavfile
 
 from handful_papers.bico import audio
 from handful_papers.bico.tones import spoken_tones
@@ -69,7 +69,7 @@ def recordings(dataset, n_copies, generated):
     dataset, n_copies : as `name` and `n_copies` of `prepare`
     generated : dict, options of a generated data set; {} for one that is read
     """
-    return _once(prepare, name=dataset, n_copies=n_copies, cache=not generated, **generated)
+    return _made(prepare, json.dumps(dict(name=dataset, n_copies=n_copies, cache=not generated) | generated))
 
 
 def features(pool, proxy):
@@ -80,15 +80,11 @@ def features(pool, proxy):
     pool : dict, arguments of `recordings`
     proxy : dict, options of `Proxy`
     """
-    return _once(_features, pool=pool, proxy=proxy)
+    return _made(_features, json.dumps(dict(pool=pool, proxy=proxy)))
 
 
 def _features(pool, proxy):
     return Proxy(recordings(**pool), cache=not pool["generated"], **proxy)
-
-
-def _once(make, **arguments):
-    return _made(make, json.dumps(arguments, sort_keys=True))
 
 
 @lru_cache(maxsize=4)
@@ -116,28 +112,17 @@ def prepare(name, *, n_copies, cache=True, **options):
     data = _tones(**options) if name == "spoken_tones" else load(name, **options)
     rate = 16000 if name == "speech_commands" else 8000
     if data.X_test is not None:
-        train, X, X_test, y, y_test = slice(None), data.X, data.X_test, data.y, data.y_test
-        if "validation" in data.extra:
-            train = data.extra["validation"] == 0
-            X, y = X[train], y[train]
+        train = data.extra["validation"] == 0 if "validation" in data.extra else slice(None)
+        X, y, X_test, y_test = data.X[train], data.y[train], data.X_test, data.y_test
     else:
         n = len(data.X)
         test = data.extra["index"] < TEST_INDEX if "index" in data.extra else np.arange(n) >= n * 5 // 7
         X, X_test, y, y_test = data.X[~test], data.X[test], data.y[~test], data.y[test]
     noise, of_noise = _noise(name)
     memory = joblib.Memory(cache_folder() if cache else None, verbose=0)
-    arrays = memory.cache(_spectrograms)(X, X_test, rate, noise, n_copies)
-    return Recordings(
-        name=data.name,
-        sha256=data.sha256,
-        **_standardised(arrays),
-        y=y,
-        y_test=y_test,
-        sound=X,
-        rate=rate,
-        words=tuple(str(c) for c in np.unique(data.y)),
-        noise=of_noise,
-    )
+    arrays = _standardised(memory.cache(_spectrograms)(X, X_test, rate, noise, n_copies))
+    about = dict(sound=X, rate=rate, words=tuple(str(c) for c in np.unique(data.y)), noise=of_noise)
+    return Recordings(name=data.name, sha256=data.sha256, **arrays, y=y, y_test=y_test, **about)
 
 
 def _tones(*, n=700, random_state=0, **options):
@@ -162,60 +147,28 @@ def from_folder(folder, words, *, n_copies):
     Raises
     ------
     ValueError
-        for a folder without .wav files, and files of another kind.
-
-    Warns
-    -----
-    UserWarning
-        of silent recordings, which are left out, and of those that are cut or look clipped.
+        for a folder without .wav files, and a file that cannot be read or is silent; names the file.
     """
     folder = Path(folder)
     files = sorted(f for f in folder.rglob("*") if f.suffix.lower() == ".wav" and f.is_file())
     if not files:
         raise ValueError(f"{folder} has no .wav files: give the folder that holds your recordings.")
-    rates, sounds = zip(*(_read_wav(f) for f in files))
-    names = [str(f.relative_to(folder)) for f in files]
-    heard = audio.audible(sounds)
-    kept = np.flatnonzero(heard)
-    if len(kept) == 0:
-        raise ValueError(f"all {len(files)} recordings in {folder} are silent.")
-    if len(kept) < len(files):
-        first = names[int(np.argmin(heard))]
-        warnings.warn(
-            f"{len(files) - len(kept)} of {len(files)} recordings are silent and left out, the first is {first}.",
-            stacklevel=2,
-        )
-    sound = audio.prepare([sounds[i] for i in kept], [rates[i] for i in kept])
-    arrays = _spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies)
-    data = Recordings(
-        name=folder.name,
-        sha256=joblib.hash(sound),
-        **_standardised(arrays),
-        y=np.full(len(sound), -1),
-        y_test=np.zeros(0, dtype=int),
-        sound=sound,
-        rate=audio.SAMPLING_RATE,
-        words=tuple(words),
-        noise="generated",
-    )
-    return data, [names[i] for i in kept]
+    sound = np.stack([_read_wav(file) for file in files])
+    arrays = _standardised(_spectrograms(sound, sound[:0], audio.SAMPLING_RATE, _generated_noise(), n_copies))
+    about = dict(sound=sound, rate=audio.SAMPLING_RATE, words=tuple(words), noise="generated")
+    labels = dict(y=np.full(len(sound), -1), y_test=np.zeros(0, dtype=int))
+    data = Recordings(name=folder.name, sha256=joblib.hash(sound), **arrays, **labels, **about)
+    return data, [str(f.relative_to(folder)) for f in files]
 
 
 def _read_wav(file):
-    # (rate, samples of one channel)
-    from scipy.io import wavfile
-
+    # one second at 16 kHz, the mean of its channels
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks of other programs
-            rate, sound = wavfile.read(file)
+        rate, sound = wavfile.read(file)
+        channels = [audio.full_scale(channel, "a channel") for channel in np.atleast_2d(sound.T)]
+        return audio.prepare([np.mean(channels, axis=0)], rate)[0]
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{file} is no .wav file that can be read ({error}): convert or remove it.") from error
-    if sound.ndim == 2:
-        full = float(np.iinfo(sound.dtype).max) if sound.dtype.kind in "iu" else 1.0
-        middle = (full + 1) / 2 if sound.dtype.kind == "u" else 0.0
-        sound = ((sound.mean(axis=1) - middle) / (full - middle)).astype(np.float32)
-    return rate, sound
+        raise ValueError(f"{file} cannot be taken ({error}): convert or remove it.") from error
 
 
 def _standardised(arrays):
@@ -243,10 +196,7 @@ def _generated_noise():
 
 def _spectrograms(X, X_test, rate, noise, n_copies):
     rng = np.random.default_rng(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # clipped ones are part of the data set
-        sound = audio.prepare(X, rate)
-        test = audio.prepare(X_test, rate) if len(X_test) else sound[:0]
+    sound, test = audio.prepare(X, rate), audio.prepare(X_test, rate)
     copies = np.empty((len(sound), n_copies, 32, 32), dtype=np.float16)
     for k in range(n_copies):
         for at in range(0, len(sound), 500):

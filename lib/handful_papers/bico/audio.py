@@ -1,6 +1,5 @@
-"""Recordings of one second: checks, mel spectrograms, background noise, and the four augmentations of the paper."""
+"""Recordings of one second: mel spectrograms, background noise, and the four augmentations of the paper."""
 
-import warnings
 from fractions import Fraction
 from functools import cache
 
@@ -11,8 +10,6 @@ from scipy.signal import get_window, resample_poly
 
 SAMPLING_RATE = 16_000  # Hz, to which the paper resamples
 SILENCE = 1e-12  # least mel power, relative to full scale: -120 dB
-CLIPPED_SHARE = 0.005  # a recording with a larger share of samples at full scale looks clipped
-FULL_SCALE = 0.99
 BLOCK = 256  # recordings that are transformed at a time
 
 # The paper's augmentations (Section 5.5), applied in this order, each with probability 1/2.
@@ -22,8 +19,7 @@ AMPLITUDE, SPEED, SHIFT, SNR = (0.8, 1.2), (0.8, 1.2), (-0.25, 0.25), (0.0, 40.0
 def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0):
     """Recordings as one float32 array of equal length at one sampling rate, between -1 and 1.
 
-    A shorter recording is centred between zeros. Of a longer one the part with the most energy is kept; a warning gives
-    the number of these, and of recordings that look clipped.
+    A shorter recording is centred between zeros; of a longer one the part with the most energy is kept.
 
     Parameters
     ----------
@@ -44,49 +40,39 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
     """
     n, samples = len(recordings), round(target_rate * seconds)
     out = np.zeros((n, samples), dtype=np.float32)
-    found = {"longer than the result, of which the part with the most energy is kept": 0, "clipped, as it seems": 0}
-    cut, clipped = found
     for i, (recording, rate) in enumerate(zip(recordings, np.broadcast_to(sampling_rate, (n,)))):
-        sound = _full_scale(np.asarray(recording), i)
-        peak = np.abs(sound).max()
-        found[clipped] += peak >= FULL_SCALE and np.mean(np.abs(sound) >= FULL_SCALE * peak) > CLIPPED_SHARE
+        sound = full_scale(np.asarray(recording), f"recording {i}")
         ratio = Fraction(float(target_rate)) / Fraction(float(rate))
         if ratio != 1:
             ratio = ratio.limit_denominator(1000)
             sound = np.clip(resample_poly(sound, ratio.numerator, ratio.denominator), -1.0, 1.0)
         if len(sound) > samples:
-            found[cut] += 1
             energy = np.concatenate([[0.0], np.cumsum(sound.astype(np.float64) ** 2)])
-            start = int(np.argmax(energy[samples:] - energy[:-samples]))
-            sound = sound[start : start + samples]
-        at = (samples - len(sound)) // 2
-        out[i, at : at + len(sound)] = sound
-    for what, count in found.items():
-        if count:
-            warnings.warn(f"{count} of {n} recordings are {what}.", stacklevel=2)
+            sound = sound[int(np.argmax(energy[samples:] - energy[:-samples])) :]
+        out[i] = _centred(sound[:samples], samples)
     return out
 
 
-def audible(recordings):
-    """Boolean array, shape (n,): whether each recording has samples that are not all equal."""
-    return np.array([np.size(r) > 0 and bool(np.ptp(np.asarray(r)) > 0) for r in recordings], dtype=bool)
-
-
-def _full_scale(sound, i):
+def full_scale(sound, name):
+    """A recording of integers or floats as float32 between -1 and 1; a `ValueError` about `name` where it is none."""
     if sound.ndim != 1 or len(sound) == 0 or not np.isfinite(sound).all() or np.ptp(sound) == 0:
-        raise ValueError(
-            f"recording {i} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}."
-        )
+        raise ValueError(f"{name} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}.")
     if sound.dtype.kind in "iu":
-        info = np.iinfo(sound.dtype)
-        middle = 0.0 if sound.dtype.kind == "i" else (info.max + 1) / 2
-        return (sound.astype(np.float32) - np.float32(middle)) / np.float32(info.max - middle)
+        top = np.iinfo(sound.dtype).max
+        middle = 0.0 if sound.dtype.kind == "i" else (top + 1) / 2
+        return (sound.astype(np.float32) - np.float32(middle)) / np.float32(top - middle)
     sound = sound.astype(np.float32)
     if np.abs(sound).max() > 1.0 + 1e-6:
-        raise ValueError(
-            f"recording {i} must lie between -1 and 1, got {np.abs(sound).max():.4g}: divide by full scale."
-        )
+        raise ValueError(f"{name} must lie between -1 and 1, got {np.abs(sound).max():.4g}: divide by full scale.")
     return sound
+
+
+def _centred(sound, n):
+    # n samples: between zeros, or cut at both ends
+    missing = n - len(sound)
+    if missing < 0:
+        return sound[-missing // 2 :][:n]
+    return np.pad(sound, (missing // 2, missing - missing // 2))
 
 
 # Spectrograms.
@@ -146,33 +132,17 @@ def _mel_bins(sampling_rate, length, n_bins):
 # Augmentations.
 
 
-def change_amplitude(sound, factor):
-    """A recording times `factor`; values beyond full scale are clipped, as by a microphone."""
-    return np.clip(sound * np.float32(factor), -1.0, 1.0)
-
-
 def change_speed(sound, factor):
     """A recording played `factor` times as fast, of the same length: centred between zeros, or cut at both ends."""
     ratio = Fraction(1.0 / factor).limit_denominator(50)
-    played = resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32)
-    out = np.zeros_like(sound)
-    shorter, at = min(len(sound), len(played)), abs(len(sound) - len(played)) // 2
-    if len(played) <= len(sound):
-        out[at : at + shorter] = played
-    else:
-        out[:] = played[at : at + shorter]
-    return out
+    return _centred(resample_poly(sound, ratio.numerator, ratio.denominator).astype(np.float32), len(sound))
 
 
 def shift(sound, n_samples):
     """A recording `n_samples` later, or earlier if negative, of the same length: the gap is filled with zeros."""
-    out = np.zeros_like(sound)
     k = min(abs(n_samples), len(sound))
-    if n_samples >= 0:
-        out[k:] = sound[: len(sound) - k]
-    else:
-        out[: len(sound) - k] = sound[k:]
-    return out
+    start = k - np.clip(n_samples, -k, k)
+    return np.pad(sound, k)[start : start + len(sound)]
 
 
 def mix_noise(sound, noise, snr):
@@ -206,7 +176,7 @@ def augment(sound, sampling_rate=SAMPLING_RATE, *, noise, rng, chance=0.5):
     for row in out:
         used = rng.random(4) < chance
         if used[0]:
-            row[:] = change_amplitude(row, rng.uniform(*AMPLITUDE))
+            row[:] = np.clip(row * np.float32(rng.uniform(*AMPLITUDE)), -1.0, 1.0)  # as by a microphone
         if used[1]:
             row[:] = change_speed(row, rng.uniform(*SPEED))
         if used[2]:
