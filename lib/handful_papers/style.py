@@ -208,35 +208,6 @@ def log_ticks(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
-def label_points(ax, points, texts, *, distances=(4, 7), **style):
-    """Write a text beside each point, where it covers no line's point and no other text; else leave it out.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes, final in its data and limits; its figure has been drawn, so that it knows its places
-    points : list of (x, y) in data coordinates
-    texts : list of str
-    distances : from the point, in points, tried one after another
-    style : further arguments of `Axes.annotate`
-    """
-    import numpy as np
-
-    drawn = [np.column_stack(line.get_data()).astype(float) for line in ax.lines] + [np.asarray(points, float)]
-    dots, taken = ax.transData.transform(np.concatenate(drawn)), [text.get_window_extent() for text in ax.texts]
-    around = [(0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0)]
-    for point, text in zip(points, texts):
-        for far, (x, y) in ((far, beside) for far in distances for beside in around):
-            sides = dict(ha=("center", "left", "right")[x], va=("center", "bottom", "top")[y], fontsize=6)
-            note = ax.annotate(text, point, (far * x, far * y), textcoords="offset points", **sides | style)
-            note.set_in_layout(False)
-            box = note.get_window_extent()
-            covers = ((dots > box.min) & (dots < box.max)).all(axis=1).any() or box.count_overlaps(taken)
-            if not covers and ax.bbox.contains(*box.min) and ax.bbox.contains(*box.max):
-                taken.append(box)
-                break
-            note.remove()
-
-
 def render(fig):
     """A figure as bytes, suffix by suffix ("png", "pdf"), without dates or version stamps: same figure, same bytes."""
     from matplotlib import rc_context

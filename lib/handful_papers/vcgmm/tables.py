@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from handful_papers.published import published
-from handful_papers.style import figure, label_points, legend_below, panels
+from handful_papers.style import figure, legend_below, panels
 from handful_papers.vcgmm import METHODS
 
 BASELINE = "kmeans++"
@@ -20,6 +20,7 @@ QUANTITIES = {
 }
 PAPERS_DATA = {"cod_rna": "RNA", "cifar10": "CIFAR-10"}  # those of Table 1 that we have
 CURVES = ("lwcs", "vcgmm", "vcgmm ours")  # over coreset sizes
+DRAWN = ("kmeans++", "afkmc2", "vargmm", *CURVES)
 TARGET = 10.0  # per cent: Table 1 shows the coreset size whose error comes closest
 
 
@@ -121,8 +122,7 @@ def against_printed(rows, dataset, role, quantity):
     """
     found = {}
     for method in ("vargmm", "lwcs", "vcgmm"):
-        line = _printed_rows(role, method)
-        line = line[line.column.str.endswith(QUANTITIES[quantity])].iloc[0]
+        line = _printed_rows(role, method).loc[quantity]
         ours = quantities(rows, dataset, method, _printed_setting(line["row"]))[quantity].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
@@ -134,11 +134,11 @@ def cells(rows):
     found = []
     for data, role in PAPERS_DATA.items():
         for method in ("vargmm", "lwcs", "vcgmm"):
-            line = _printed_rows(role, method)
-            ours = quantities(rows, data, method, _printed_setting(line["row"].iloc[0]))
-            for key, name in QUANTITIES.items():
-                cell = line[line.column.str.endswith(name)][["row", "column"]].iloc[0]
-                found.append(pd.DataFrame(dict(cell) | dict(seed=ours.index, value=ours[key].to_numpy())))
+            lines = _printed_rows(role, method)
+            ours = quantities(rows, data, method, _printed_setting(lines["row"].iloc[0]))
+            for key, line in lines.iterrows():
+                about = dict(row=line["row"], column=line.column, seed=ours.index)
+                found.append(pd.DataFrame(about | dict(value=ours[key].to_numpy())))
     return pd.concat(found, ignore_index=True)
 
 
@@ -149,18 +149,18 @@ def _printed_setting(row):
 
 
 def _printed_rows(data_set, method):
+    """What Table 1 prints of a method, by the keys of `QUANTITIES`; no rows for a data set that it does not have."""
     table = published("vcgmm", "Table 1")
-    return table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
+    mine = table[table.column.str.startswith(f"{data_set} C=") & table["row"].str.startswith(PRINTED[method])]
+    keys = {name: key for key, name in QUANTITIES.items()}
+    return mine.set_axis([keys.get(c.split(" ", 2)[-1], c) for c in mine.column]).loc[
+        lambda t: t.index.isin(QUANTITIES)
+    ]
 
 
 def printed(data_set, method):
-    """What Table 1 prints, a dict with the keys of `QUANTITIES`; empty for a data set that it does not have."""
-    found = {}
-    for key, name in QUANTITIES.items():
-        for line in _printed_rows(data_set, method).itertuples():
-            if line.column.endswith(f" {name}"):
-                found[key] = line.value
-    return found
+    """The values of `_printed_rows`, a dict."""
+    return _printed_rows(data_set, method).value.to_dict()
 
 
 def as_printed(summary, dataset, role, method):
@@ -202,6 +202,8 @@ LINEAR = 10.0  # per cent: the axis of errors is linear up to here, logarithmic 
 def draw_tradeoff(summary, titles):
     """Figure 1: relative error against speed-up in distances and in time, and against the coreset size.
 
+    Other libraries' k-means stand in the table alone.
+
     Parameters
     ----------
     summary : from `summarise`
@@ -218,30 +220,23 @@ def draw_tradeoff(summary, titles):
         for ax, x in zip(line, ("speedup_distances", "speedup_time", "size")):
             _draw_panel(ax, part, x)
             if x != "size" and dataset in PAPERS_DATA:
-                _draw_printed(ax, PAPERS_DATA[dataset], x.removeprefix("speedup_"))
+                for method in ("vargmm", "lwcs", "vcgmm"):
+                    theirs, look = (
+                        printed(PAPERS_DATA[dataset], method),
+                        METHODS.style(method, ls="", mfc="white", ms=5),
+                    )
+                    ax.plot(theirs[x.removeprefix("speedup_")], theirs["error"], **look | {"label": None})
         line[0].set_title(title, loc="left", fontweight="bold")
         line[0].set_ylabel("relative error (%)")
     for ax, label in zip(axes[-1], ("speed-up, distances", "speed-up, CPU time", "coreset size N'")):
         ax.set_xlabel(label)
     legend_below(fig, ncols=4)
-    fig.draw_without_rendering()
-    for line, dataset in zip(axes, titles):
-        for ax, x in zip(line, ("speedup_distances", "speedup_time")):
-            _label_settings(ax, summary[summary.dataset == dataset], x)
     return fig
-
-
-def _label_settings(ax, part, x):
-    """Coreset sizes along the curve of vc-GMM, and G beside var-GMM-S, as in the paper's figure."""
-    for method in ("vcgmm", "vargmm"):
-        mine = part[(part.method == method) & part[x].notna()]
-        powers = [_power(s) for s in mine["size"]] if method == "vcgmm" else list(mine.setting)
-        label_points(ax, list(zip(mine[x], mine.eta)), powers, color=METHODS[method]["color"])
 
 
 def _draw_panel(ax, part, x):
     ax.axhline(0, color="#222222", lw=0.6, zorder=1)
-    for method in part.method.unique():
+    for method in (m for m in METHODS if m in DRAWN and m in set(part.method)):
         if method in CURVES:
             _draw_curve(ax, part, method, x, "eta")
         elif x != "size" and (mine := part[part.method == method].sort_values(x))[x].notna().all():
@@ -274,13 +269,6 @@ def _mark_sizes(ax, part):
 
 def _power(size):
     return f"$2^{{{np.log2(size):.0f}}}$"
-
-
-def _draw_printed(ax, role, quantity):
-    for method in ("vargmm", "lwcs", "vcgmm"):
-        theirs = printed(role, method)
-        look = METHODS.style(method, label=f"{PRINTED[method]}, Table 1", ls="", markerfacecolor="white", markersize=5)
-        ax.plot(theirs[quantity], theirs["error"], **look)
 
 
 def draw_nmi(summary, titles):
