@@ -51,8 +51,6 @@ def test_permuted_tasks_permute_the_same_rows_and_split_tasks_hold_their_pair(ar
         split_tasks(arrays, n_train=200, n_val=72)
     with pytest.raises(ValueError, match=r"n_train \+ n_val must be at most 1347, the training rows, got 1400 \+ 1000"):
         permuted_tasks(arrays, n_train=1400, n_val=1000)
-    with pytest.raises(ValueError, match="n_val must be an integer of at least 1, got n_val=0"):
-        permuted_tasks(arrays, n_val=0)
 
 
 def test_memories_of_a_run_are_shares_of_each_older_task_weighted_by_beta(arrays):

@@ -1,7 +1,7 @@
 """Continual learning with a replay memory, and how it is filled: Tables 3, 9 and 10, Figure 9 of the bilevel paper."""
 
 import time
-from typing import NamedTuple
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -9,8 +9,8 @@ import torch
 from handful.baselines import Herding, KCenter, KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Forward, Logistic
 from handful.continual import ReplayBuffer
-from handful.coreset import Selector
 from handful.proxies import CNTK, NTK, RBF, Nystrom
+from torch.nn.utils.rnn import pad_sequence
 
 from handful_papers.bico.continual_data import learner_of, tasks_of
 from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
@@ -18,13 +18,6 @@ from handful_papers.bico.trained import FRCL, Hardest, ICaRL, MaxEntropy
 L2 = 1e-3  # penalty of the proxy's logistic regression, as in the authors' continual-learning code
 GAMMA = 5e-4  # of the RBF proxy on 784 normalised pixels (Appendix D)
 NO_REPLAY = "no replay"
-
-
-class Method(NamedTuple):
-    """A way to fill the memory: a selector and the view of the rows that it looks at."""
-
-    selector: Selector
-    view: str  # "pixels", "proxy", or an attribute of `handful.continual.Views`
 
 
 def bilevel(rule="linear"):
@@ -39,21 +32,21 @@ def bilevel(rule="linear"):
     return BilevelCoreset(problem, rule=rule, weighting="binary", strategy=strategy)
 
 
-METHODS = {
-    "uniform": Method(UniformCoreset(), "pixels"),
-    "kmeans features": Method(KMeansPlusPlus(), "pixels"),
-    "kmeans embeddings": Method(KMeansPlusPlus(), "embeddings"),
-    "kmeans gradients": Method(KMeansPlusPlus(), "gradients"),
-    "kcenter features": Method(KCenter(), "pixels"),
-    "kcenter embeddings": Method(KCenter(), "embeddings"),
-    "kcenter gradients": Method(KCenter(), "gradients"),
-    "gradient matching": Method(Herding(), "gradients"),
-    "max entropy": Method(MaxEntropy(), "logits"),
-    "hardest": Method(Hardest(), "losses"),
-    "frcl": Method(FRCL(), "embeddings"),
-    "icarl": Method(ICaRL(), "embeddings"),
-    "bico": Method(bilevel(), "proxy"),
-    "bico quadratic": Method(bilevel("quadratic"), "proxy"),
+METHODS = {  # a selector and what it looks at: the pixels, a proxy, or an attribute of `handful.continual.Views`
+    "uniform": (UniformCoreset(), "pixels"),
+    "kmeans features": (KMeansPlusPlus(), "pixels"),
+    "kmeans embeddings": (KMeansPlusPlus(), "embeddings"),
+    "kmeans gradients": (KMeansPlusPlus(), "gradients"),
+    "kcenter features": (KCenter(), "pixels"),
+    "kcenter embeddings": (KCenter(), "embeddings"),
+    "kcenter gradients": (KCenter(), "gradients"),
+    "gradient matching": (Herding(), "gradients"),
+    "max entropy": (MaxEntropy(), "logits"),
+    "hardest": (Hardest(), "losses"),
+    "frcl": (FRCL(), "embeddings"),
+    "icarl": (ICaRL(), "embeddings"),
+    "bico": (bilevel(), "proxy"),
+    "bico quadratic": (bilevel("quadratic"), "proxy"),
 }
 OF_THE_NETWORK = ("embeddings", "gradients", "losses", "logits")
 
@@ -69,8 +62,6 @@ def make_proxy(kind, inputs):
     """
     image = (3, 32, 32) if inputs == 3072 else None
     kernels = {"rbf": RBF(GAMMA * 784 / inputs), "ntk": NTK(), "cntk": CNTK(shape=image)}
-    if kind not in kernels:
-        raise ValueError(f"kind must be 'rbf', 'ntk' or 'cntk', got {kind!r}.")
     return Nystrom(kernels[kind], n_landmarks=512)
 
 
@@ -79,34 +70,32 @@ def proxy_of(kernel, about, inputs):
     return make_proxy("rbf" if kernel == "RBF" else about["kernel"], inputs)
 
 
-def arms_of(methods, betas, *, without=()):
-    """All pairs of a method and a beta; methods in `without` know no beta and get 0."""
-    return [(m, b) for m in methods for b in ((0.0,) if m in without else betas)]
+def arms_of(methods, betas, *, without):
+    """All pairs of a method and a beta; the method `without` knows no beta and gets 0."""
+    return [(m, b) for m in methods for b in ((0.0,) if m == without else betas)]
 
 
-def replay_rows(
-    stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=256, learning_rate=5e-4, bfloat16=False
-):
+def replay_rows(stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=256, **training):
     """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
 
     Parameters
     ----------
     stream : str, its name, a column of the rows
-    about : dict, all that belongs to the stream: options of `make_tasks`, network, size, betas, n_epochs and, where
+    about : dict, all that belongs to the stream: what `tasks_of` takes, network, size, betas, n_epochs and, where
         kernel is "NTK", which
     methods : list of str; `NO_REPLAY` gets no beta
     kernel : "RBF" or "NTK"
     size : int, rows of the memory, in place of the stream's own
-    batch_size, learning_rate, bfloat16 : of the training
+    batch_size : of the training
+    training : learning_rate, bfloat16, see `stacked.Runs`
     """
     torch.set_num_threads(1)  # products are small: threads would wait for each other
     tasks = tasks_of(about)
     inputs = tasks[0].X.shape[1]
-    arms = arms_of(methods, about["betas"], without=[NO_REPLAY])
-    learner = learner_of(about, inputs, learning_rate=learning_rate, bfloat16=bfloat16)(seed)
     options = dict(size=size or about["size"], n_epochs=about["n_epochs"], batch_size=batch_size)
-    proxy = proxy_of(kernel, about, inputs)
-    return run(tasks, arms, seed=seed, learner=learner, proxy=proxy, **options).assign(stream=stream)
+    options |= dict(learner=learner_of(about, inputs, seed, **training), proxy=proxy_of(kernel, about, inputs))
+    arms = arms_of(methods, about["betas"], without=NO_REPLAY)
+    return run(tasks, arms, seed=seed, **options).assign(stream=stream)
 
 
 def run(tasks, arms, *, seed, size, learner, n_epochs, batch_size=256, proxy=None):
@@ -170,32 +159,26 @@ def _key(method, beta):
     # What the network does not enter is selected once for all beta.
     if method == NO_REPLAY:
         return None
-    return (method, beta if METHODS[method].view in OF_THE_NETWORK else None)
+    return (method, beta if METHODS[method][1] in OF_THE_NETWORK else None)
 
 
 def _select(buffers, seconds, task, arms, learner, proxy, *, seed, size, shared):
-    features = None
+    @cache
+    def features():
+        rng = np.random.default_rng(seed)
+        return proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
+
     for position, arm in enumerate(arms):
         key = _key(*arm)
-        if key is None:
-            continue
-        method = METHODS[arm[0]]
-        if key in buffers and len(buffers[key].memories_) == seed[1] + 1:
-            continue  # another beta's
-        start = time.perf_counter()
-        if method.view == "pixels":
-            view = task.X
-        elif method.view == "proxy":
-            if features is None:
-                rng = np.random.default_rng(seed)
-                features = proxy.set_params(random_state=int(rng.integers(2**31))).fit_transform(task.X)
-            view = features
+        if key is None or (key in buffers and len(buffers[key].memories_) == seed[1] + 1):
+            continue  # no replay, or another beta's
+        start, (selector, view) = time.perf_counter(), METHODS[arm[0]]
+        if view in OF_THE_NETWORK:  # after the first task all runs are still alike
+            rows = getattr(learner.views(task.X, task.y, 0 if shared else position), view)
         else:
-            # after the first task all runs are still alike
-            view = getattr(learner.views(task.X, task.y, 0 if shared else position), method.view)
-        if key not in buffers:
-            buffers[key] = ReplayBuffer(method.selector, size, random_state=seed[0])
-        buffers[key].add(task.X, task.y, view=np.ascontiguousarray(view))
+            rows = task.X if view == "pixels" else features()
+        buffer = buffers.setdefault(key, ReplayBuffer(selector, size, random_state=seed[0]))
+        buffer.add(task.X, task.y, view=np.ascontiguousarray(rows))
         seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - start
 
 
@@ -208,17 +191,11 @@ def filled_up(parts):
 
     Returns
     -------
-    None where all memories are, else X (arms, m, d) float32, y (arms, m) and beta times the weights (arms, m)
+    None where all memories are, else X (arms, m, d), y (arms, m) and beta times the weights (arms, m)
     """
-    longest = max((len(kept[1]) for kept, _ in parts if kept is not None), default=0)
-    if longest == 0:
+    some = next((kept for kept, _ in parts if kept is not None), None)
+    if some is None:
         return None
-    inputs = next(kept[0].shape[1] for kept, _ in parts if kept is not None)
-    X = np.zeros((len(parts), longest, inputs), dtype=np.float32)
-    y = np.zeros((len(parts), longest), dtype=np.int64)
-    coefficients = np.zeros((len(parts), longest), dtype=np.float32)
-    for i, (kept, beta) in enumerate(parts):
-        if kept is not None:
-            m = len(kept[1])
-            X[i, :m], y[i, :m], coefficients[i, :m] = kept[0], kept[1], beta * kept[2]
-    return X, y, coefficients
+    rows = [kept or tuple(a[:0] for a in some) for kept, _ in parts]
+    X, y, weights = (pad_sequence([torch.as_tensor(a) for a in of], batch_first=True).numpy() for of in zip(*rows))
+    return X, y, weights * np.array([beta for _, beta in parts])[:, None]

@@ -1,10 +1,8 @@
 """Task streams made of digits and other images: permuted, split, imbalanced (Borsos et al. 2024, Sections 5.3, 5.4)."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from handful.checks import check_integer
 from handful.data import load
 
 from handful_papers.bico.image_data import CHANNELS, shape_of
@@ -105,8 +103,6 @@ def split_tasks(arrays, *, n_train=1000, n_val=1000):
 
 
 def _check_counts(n_train, n_val, n, what):
-    check_integer("n_train", n_train)
-    check_integer("n_val", n_val)
     if n_train + n_val > n:
         raise ValueError(f"n_train + n_val must be at most {n}, {what}, got {n_train} + {n_val}.")
 
@@ -118,12 +114,8 @@ def stream_of(tasks, *, batch_size=125, seed=0):
     -------
     list of (X, y)
     """
-    X, y = [], []
-    for task in tasks:
-        order = np.random.RandomState(seed).permutation(len(task.X))
-        X.append(task.X[order])
-        y.append(task.y[order])
-    X, y = np.concatenate(X), np.concatenate(y)
+    shuffled = [(task, np.random.RandomState(seed).permutation(len(task.X))) for task in tasks]
+    X, y = (np.concatenate([getattr(task, name)[order] for task, order in shuffled]) for name in "Xy")
     return [(X[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(X) - batch_size + 1, batch_size)]
 
 
@@ -171,50 +163,32 @@ def draw_image(ax, pixels, title):
     ax.set_axis_off()
 
 
-def make_learner(kind, inputs, seed, *, learning_rate=5e-4, bfloat16=False):
-    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`small_cnn`).
-
-    Parameters
-    ----------
-    kind : "mlp" or "cnn"
-    inputs : int, pixels of a row: 784, 64 or 3,072 (three channels)
-    """
-    options = dict(seed=seed, learning_rate=learning_rate, bfloat16=bfloat16)
-    if kind == "mlp":
-        return StackedMLP((inputs, 100, 100, 10), **options)
-    if kind != "cnn":
-        raise ValueError(f"kind must be 'mlp' or 'cnn', got {kind!r}.")
-    return TorchRuns(lambda: small_cnn(shape_of(inputs)), **options)
-
-
-def make_tasks(data, kind, *, n_tasks=10, n_train=1000, n_val=1000):
-    """The tasks of one stream: `permuted_tasks` or `split_tasks` of the `images` called `data`.
-
-    Parameters
-    ----------
-    data : "mnist", "digits" or "cifar10"
-    kind : "permuted" or "split"
-    n_tasks : int, permuted tasks
-    n_train, n_val : ints; lists give those of each split task
-    """
-    arrays = images(data)
-    if kind == "permuted":
-        return permuted_tasks(arrays, n_tasks=n_tasks, n_train=n_train, n_val=n_val)
-    if kind != "split":
-        raise ValueError(f"kind must be 'permuted' or 'split', got {kind!r}.")
-    return split_tasks(arrays, n_train=n_train, n_val=n_val)
-
-
 def title_of(stream, about):
     """The name of a stream in a figure: the paper's, with the images in brackets where they are not the paper's."""
     return stream if about["data"] in CHANNELS else f"{stream} ({TITLES[about['data']]})"
 
 
 def tasks_of(about):
-    """The tasks of a stream, from a dict with the options of `make_tasks` among others."""
-    return make_tasks(**{k: about[k] for k in ("data", "kind", "n_tasks", "n_train", "n_val") if k in about})
+    """The tasks of a stream.
+
+    Parameters
+    ----------
+    about : dict of data (see `images`), kind ("permuted" or "split") and, if they are not the defaults, the options of
+        `permuted_tasks` or `split_tasks`, among others
+    """
+    make = {"permuted": permuted_tasks, "split": split_tasks}[about["kind"]]
+    return make(images(about["data"]), **{k: about[k] for k in ("n_tasks", "n_train", "n_val") if k in about})
 
 
-def learner_of(about, inputs, **options):
-    """A function of a seed that gives a stream's learner; options of `make_learner`."""
-    return partial(make_learner, about["network"], inputs, **options)
+def learner_of(about, inputs, seed, **options):
+    """The networks of Section 5.3: "mlp" (two hidden layers of 100, dropout .2) or "cnn" (`small_cnn`).
+
+    Parameters
+    ----------
+    about : dict of network, among others
+    inputs : int, pixels of a row: 784, 64 or 3,072 (three channels)
+    seed, options : of `StackedMLP` and `TorchRuns`
+    """
+    if about["network"] == "mlp":
+        return StackedMLP((inputs, 100, 100, 10), seed=seed, **options)
+    return TorchRuns(lambda: small_cnn(shape_of(inputs)), seed=seed, **options)

@@ -1,6 +1,7 @@
 """Learning from a stream with a replay memory: Figure 2, Tables 5, 6, 9 and 10 (Sections 4.2 and 5.4)."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from handful_papers.bico.continual_data import images, learner_of, stream_of, ta
 # Method -> its row in Tables 5 and 6
 PRINTED = {"coreset only": "Train on coreset", "reservoir": "Reservoir", "cbrs": "CBRS", "bico": "BiCo"}
 METHODS = ("coreset only", "reservoir", "cbrs", "bico", "bico quadratic")
+RESERVOIRS = {"reservoir": Reservoir, "cbrs": ClassBalancedReservoir}
 
 
 def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
@@ -27,12 +29,8 @@ def make_memory(method, *, size, slots, batch_size, inputs, seed, proxy=None):
     inputs : int, columns of the rows
     proxy : transformer; the "rbf" one of `make_proxy` by default
     """
-    if method == "reservoir":
-        return Reservoir(size, random_state=seed)
-    if method == "cbrs":
-        return ClassBalancedReservoir(size, random_state=seed)
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    if method in RESERVOIRS:
+        return RESERVOIRS[method](size, random_state=seed)
     selector = bilevel("quadratic" if method == "bico quadratic" else "linear")
     few = ProxyCoreset(selector, make_proxy("rbf", inputs) if proxy is None else proxy)
     if size % slots:
@@ -96,32 +94,19 @@ def run(batches, tasks, arms, *, seed, size, slots, learner, n_steps=40, n_final
     return pd.DataFrame(rows)
 
 
-def streaming_rows(
-    stream,
-    about,
-    *,
-    seed,
-    methods,
-    kernel="RBF",
-    size=None,
-    batch_size=125,
-    n_steps=40,
-    learning_rate=5e-4,
-    bfloat16=False,
-):
+def streaming_rows(stream, about, *, seed, methods, kernel="RBF", size=None, batch_size=125, n_steps=40, **training):
     """Rows of `run` for one stream and seed, all arms side by side: a task of the sweeps.
 
     Parameters
     ----------
-    stream, about, methods, kernel, size, learning_rate, bfloat16 : as in `continual.replay_rows`; `about` has slots
-        beside them, and no n_epochs
+    stream, about, methods, kernel, size, training : as in `continual.replay_rows`; `about` has slots, and no n_epochs
     batch_size, n_steps : rows of a batch of the stream, steps at each
     """
     torch.set_num_threads(1)
     tasks = tasks_of(about)
     batches, inputs = stream_of(tasks, batch_size=batch_size), tasks[0].X.shape[1]
-    arms = arms_of(methods, about["betas"], without=["coreset only"])
-    learner = learner_of(about, inputs, learning_rate=learning_rate, bfloat16=bfloat16)
+    arms = arms_of(methods, about["betas"], without="coreset only")
+    learner = partial(learner_of, about, inputs, **training)
     options = dict(seed=seed, size=size or about["size"], slots=about["slots"], learner=learner, n_steps=n_steps)
     return run(batches, tasks, arms, proxy=proxy_of(kernel, about, inputs), **options).assign(stream=stream)
 
@@ -166,10 +151,7 @@ def _kind(method):
 
 
 def _stacked(memories, arms, batch_size):
-    kept = {}
-    for kind, memory in memories.items():
-        X, y, weights = memory.rows()
-        # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir count alike.
-        share = weights / batch_size if isinstance(memory, MergeReduce) else np.full(len(y), 1.0 / len(y))
-        kept[kind] = X, y, share
-    return filled_up([(kept[method], beta) for method, beta in arms])
+    kept = {kind: memory.rows() for kind, memory in memories.items()}
+    # The weights of merge and reduce add up to the rows behind each slot, those of a reservoir count alike.
+    shares = {k: np.full(len(y), 1 / len(y)) if k in RESERVOIRS else w / batch_size for k, (_, y, w) in kept.items()}
+    return filled_up([((*kept[method][:2], shares[method]), beta) for method, beta in arms])
