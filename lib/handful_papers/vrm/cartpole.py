@@ -59,25 +59,12 @@ def n_parameters(hidden):
 
 
 @njit(cache=True)
-def _rectify(A, bias):
-    for i in range(A.shape[0]):
-        for j in range(A.shape[1]):
-            A[i, j] = max(A[i, j] + bias[j], np.float32(0.0))
-
-
-@njit(cache=True)
 def forward(theta, hidden, S):
     """Two hidden layers of rectifiers: activations (b, h), (b, h) and action values (b, 2) of states (b, 4)."""
     W1, b1, W2, b2, W3, b3 = layers(theta, hidden)
-    A1 = np.dot(S, W1)
-    _rectify(A1, b1)
-    A2 = np.dot(A1, W2)
-    _rectify(A2, b2)
-    Q = np.dot(A2, W3)
-    for i in range(Q.shape[0]):
-        Q[i, 0] += b3[0]
-        Q[i, 1] += b3[1]
-    return A1, A2, Q
+    A1 = np.maximum(np.dot(S, W1) + b1, np.float32(0))
+    A2 = np.maximum(np.dot(A1, W2) + b2, np.float32(0))
+    return A1, A2, np.dot(A2, W3) + b3
 
 
 @njit(cache=True)
@@ -87,24 +74,10 @@ def gradient(theta, hidden, S, slopes):
     A1, A2, _ = forward(theta, hidden, S)
     out = np.zeros(theta.size, np.float32)
     G1, g1, G2, g2, G3, g3 = layers(out, hidden)
-    b = S.shape[0]
-    G3[:] = np.dot(A2.T, slopes)
-    D2 = np.dot(slopes, W3.T)
-    for i in range(b):
-        g3[0] += slopes[i, 0]
-        g3[1] += slopes[i, 1]
-        for j in range(hidden):
-            if A2[i, j] <= 0:
-                D2[i, j] = 0
-            g2[j] += D2[i, j]
-    G2[:] = np.dot(A1.T, D2)
-    D1 = np.dot(D2, W2.T)
-    for i in range(b):
-        for j in range(hidden):
-            if A1[i, j] <= 0:
-                D1[i, j] = 0
-            g1[j] += D1[i, j]
-    G1[:] = np.dot(S.T, D1)
+    D2 = np.where(A2 > 0, np.dot(slopes, W3.T), np.float32(0))
+    D1 = np.where(A1 > 0, np.dot(D2, W2.T), np.float32(0))
+    G1[:], G2[:], G3[:] = np.dot(S.T, D1), np.dot(A1.T, D2), np.dot(A2.T, slopes)
+    g1[:], g2[:], g3[:] = D1.sum(axis=0), D2.sum(axis=0), slopes.sum(axis=0)
     return out
 
 
@@ -113,10 +86,9 @@ def adam(theta, g, first, second, t, rate):
     """One step of Adam (Kingma and Ba 2015) with their decay rates, in place."""
     scale = np.float32(rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
     floor = np.float32(1e-8 * np.sqrt(1 - 0.999**t))
-    for i in range(theta.size):
-        first[i] = np.float32(0.9) * first[i] + np.float32(0.1) * g[i]
-        second[i] = np.float32(0.999) * second[i] + np.float32(0.001) * g[i] * g[i]
-        theta[i] -= scale * first[i] / (np.sqrt(second[i]) + floor)
+    first[:] = np.float32(0.9) * first + np.float32(0.1) * g
+    second[:] = np.float32(0.999) * second + np.float32(0.001) * g * g
+    theta -= scale * first / (np.sqrt(second) + floor)
 
 
 @njit(cache=True, nogil=True)
@@ -151,11 +123,9 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
     target = theta.copy()
     state, now = np.empty(4), np.empty((1, 4), np.float32)
     errors, sizes = np.empty(b), np.empty(b)
-    batch, batch_next = np.empty((b, 4), np.float32), np.empty((b, 4), np.float32)
     greatest, steps, updates = 1.0, 0, 0
     for episode in range(rewards.size):
-        for j in range(4):
-            state[j] = 0.1 * rng.random() - 0.05
+        state[:] = 0.1 * rng.random(4) - 0.05
         for moves in range(max_steps):
             now[0, :] = state
             share = steps / exploration_steps
@@ -173,13 +143,10 @@ def train(rng, agent, theta, tree, alphas, epsilons, learner, learns, rewards, w
             set_leaves(tree, one, ((greatest + epsilons) ** alphas).reshape(1, -1))
             steps += 1
             if steps >= warm_up:
-                uniforms = np.empty((2, b))
-                for i in range(b):
-                    uniforms[0, i], uniforms[1, i] = rng.random(), rng.random()
+                uniforms = np.ascontiguousarray(rng.random((b, 2)).T)
                 indices, r, rows = draw_leaves(uniforms, w, tree, min(steps, capacity))
-                for i in range(b):
-                    batch[i], batch_next[i] = S[indices[i]], S_next[indices[i]]
-                Q_next = forward(target, hidden, batch_next)[2]
+                batch = S[indices]
+                Q_next = forward(target, hidden, S_next[indices])[2]
                 Q = forward(theta, hidden, batch)[2]
                 slopes = np.zeros((b, 2), np.float32)
                 for i in range(b):
