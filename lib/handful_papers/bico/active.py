@@ -165,11 +165,6 @@ def query_rows(method, *, pool, sizes, options, proxy, seed):
     return [r | ({"chosen": " ".join(map(str, r["chosen"]))} if "chosen" in r else {}) for r in rows]
 
 
-def training_rows(method, *, pool, sizes, options, seed):
-    """`run_uniform` as a task of a sweep; `method` is one of `TRAININGS`, `pool` holds arguments of `recordings`."""
-    return run_uniform(recordings(**pool), method, seed, sizes=sizes, options=options)
-
-
 def batch_rows(*, pool, n_first, options, proxy, seed):
     """The first batch of ten that each of `METHODS_SHOWN` asks for, described: a task of a sweep.
 
@@ -247,20 +242,26 @@ def run_active(data, method, seed, *, sizes, options, proxy=None):
     return rows
 
 
-def run_uniform(data, training, seed, *, sizes, options):
-    """One training of Table 7 with one seed, on the labels that "uniform" of `run_active` has at each size.
+def training_rows(method, *, pool, sizes, options, seed):
+    """One training of Table 7, on the labels that "uniform" of `run_active` has at each size: a task of a sweep.
+
+    Parameters
+    ----------
+    method : one of `TRAININGS`
+    pool : dict, arguments of `recordings`
+    sizes, options, seed : as in `run_active`
 
     Returns
     -------
-    list of dict, one for each size : method (the training), seed, labels, accuracy (percent)
+    list of dict, one for each size : method, seed, labels, accuracy (percent)
     """
-    rows, step = [], min(sizes)
+    data, rows, step = recordings(**pool), [], min(sizes)
     labelled = first_labels(data.y, step, seed=seed)
     for n in range(step, max(sizes) + 1, step):
         if n > step:
             labelled = np.append(labelled, acquire("uniform", step, data, None, labelled, None, seed=seed))
         if n in sizes:
-            of_training = dict(training=training, seed=training_seed(seed, n))
+            of_training = dict(training=method, seed=training_seed(seed, n))
             model = train(data, labelled, data.y[labelled], **of_training, **options)
-            rows.append(dict(method=training, seed=seed, labels=n, accuracy=accuracy(model, data)))
+            rows.append(dict(method=method, seed=seed, labels=n, accuracy=accuracy(model, data)))
     return rows

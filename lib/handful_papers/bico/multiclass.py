@@ -20,6 +20,8 @@ PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best o
 VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")  # Figure 3, beside batches
 COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico forward weighted", "bico regularised")  # Figure 7
 
+BASELINES = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "forgetting": ForgettingEvents}
+
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
 
 
@@ -57,9 +59,6 @@ def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=N
         return full_data(data, l2)
     variants = Variants(data, l2, sizes_of(data, shares), seed=seed, outer=about["outer"])
     coresets = {
-        "uniform": variants.uniform,
-        "kmeans++": variants.kmeans,
-        "forgetting": variants.forgetting,
         "bico": variants.forward,
         "bico batches": partial(variants.forward, batch_size=batch_size),
         "bico forward weighted": variants.forward_weighted,
@@ -67,7 +66,7 @@ def method_rows(dataset, method, seed, *, about, shares=(), batch_size=1, path=N
         "bico exchange": variants.exchange,
         "bico regularised": partial(variants.regularised, path),
     }
-    return score(data, l2, method, coresets[method]())
+    return score(data, l2, method, coresets.get(method, partial(variants.baseline, method))())
 
 
 def prepare(dataset, about, seed):
@@ -174,16 +173,9 @@ class Variants:
     def _prefixes(self, indices):
         return {m: (indices[:m], np.ones(m)) for m in self.sizes if m <= len(indices)}
 
-    def uniform(self):
-        return self._prefixes(UniformCoreset(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
-
-    def kmeans(self):
-        """k-means++ in the feature space."""
-        return self._prefixes(KMeansPlusPlus(self.sizes[-1], random_state=self.seed).fit(self.data.X).indices_)
-
-    def forgetting(self):
-        """The points most often forgotten in training."""
-        selector = ForgettingEvents(self.sizes[-1], random_state=self.seed)
+    def baseline(self, method):
+        """One selection of `BASELINES` in the feature space."""
+        selector = BASELINES[method](self.sizes[-1], random_state=self.seed)
         return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
 
     def forward(self, batch_size=1):
