@@ -13,6 +13,7 @@ PAGES = [path for folder in ("", "docs", "data", "notebooks") for path in sorted
 PAGES += [*sorted(DOCS.glob("[ms]*/*.md")), *sorted(DOCS.glob("howto/*.ipynb"))]
 HOWTOS = {
     "grid_search": {"n_train": 800, "n_chosen": 120, "n_seeds": 1},
+    "inverted_file": {"n": 20_000, "n_clusters": 200, "n_queries": 500},
     "label_next": {"n_rounds": 2, "n_seeds": 1},
     "million_rows": {"stride": 4, "n_clusters": 100},
     "sample_on_rows": {"n": 6000, "n_steps": 1000},
@@ -26,6 +27,7 @@ HOLDS = {
     "svm_on_a_stream": "runs.groupby('memory')['excess'].median().idxmin() == 'SVM coreset'",
     "semantic_duplicates": "recall > 0.9 and precision > 0.9",
     "grid_search": "runs['accuracy lost'].between(0, 0.05).all()",
+    "inverted_file": "recall.iloc[-1].min() > 0.85 and (same['VCGMM'] > same['faiss'] - 0.12).all() and len(same) > 2",
     "label_next": "runs.groupby('labels')['accuracy'].mean().is_monotonic_increasing",
     "sample_on_rows": "check.verdict == 'use the draws' and len(w) < 60",
     "torch_dataloader": "abs(learned.mixture_weights.sum() - 1) < 1e-6",
