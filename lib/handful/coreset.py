@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from handful.blocks import Blocks, as_blocks, is_blocks, is_dask, is_files, split_places
+from handful.blocks import Blocks, as_blocks, is_blocks, split_places
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -22,6 +22,7 @@ from handful.checks import (
     checked_shape,
     integer,
 )
+from handful.sources import is_dask, is_files
 from handful.types import Block, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it

@@ -1,0 +1,150 @@
+"""What is given, cut into pieces: parts of arrays, of files and of dask data that are read at once.
+
+`of_arrays`, `of_files` and `of_dask` take X, y, sample_weight, the most rows of a piece and the columns that are read,
+as `handful.blocks.Blocks` does. Each gives the pieces, functions or tasks of dask that give (X, y, weights); their
+shapes, (rows, columns, entries) each, None where dask knows none; and X without its rows, None where that is unknown.
+"""
+
+import re
+from functools import partial
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+
+ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
+SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a dask frame
+
+
+def is_dask(*data):
+    """Whether one of some arguments is a dask collection; dask is not imported."""
+    return any(type(values).__module__.partition(".")[0] == "dask" for values in data)
+
+
+def is_files(X):
+    """Whether X names files: a path, a pattern or a list of paths."""
+    paths = X if isinstance(X, list) else [X]
+    return len(paths) > 0 and all(isinstance(path, str | PathLike) for path in paths)
+
+
+def of_arrays(X, y, sample_weight, rows, columns):
+    X, y, sample_weight = (a if a is None or hasattr(a, "shape") else np.asarray(a) for a in (X, y, sample_weight))
+    check_consistent_length(X, y, sample_weight)
+    return *_stretches(partial(_slices, X, y, sample_weight), X.shape, X.size, rows), X[:0]
+
+
+def _stretches(cut, shape, size, rows):
+    n, step = shape[0], rows or max(1, ENTRIES * shape[0] // max(1, size))
+    stretches = [slice(a, min(a + step, n)) for a in range(0, n, step)]
+    lengths = [s.stop - s.start for s in stretches]
+    return [partial(cut, s) for s in stretches], [(m, *shape[1:], m * size // n) for m in lengths]
+
+
+def _slices(X, y, sample_weight, stretch):
+    return tuple(None if a is None else _rows(a, stretch) for a in (X, y, sample_weight))
+
+
+def _rows(array, stretch):
+    array = np.load(array, mmap_mode="r") if isinstance(array, Path) else array
+    rows = array.iloc[stretch] if hasattr(array, "iloc") else array[stretch]
+    return np.array(rows) if isinstance(array, np.memmap) else rows  # a view would keep its pages in memory
+
+
+def of_files(X, y, sample_weight, rows, columns):
+    paths = _paths(X)
+    if paths[0].suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        tables = [(path, pq.ParquetFile(path)) for path in paths]
+        like = tables[0][1].schema_arrow.empty_table().to_pandas()
+        like = like[columns or [name for name in like.columns if name not in (y, sample_weight)]]
+        groups = [(path, table.metadata, i) for path, table in tables for i in range(table.num_row_groups)]
+        pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, _, i in groups]
+        lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
+        return pieces, [(n, d, n * d) for n in lengths], like
+    sides = [[None] * len(paths) if side is None else _paths(side) for side in (y, sample_weight)]
+    pieces, shapes, like = [], [], None
+    for files in zip(paths, *sides, strict=True):
+        arrays = [None if path is None else np.load(path, mmap_mode="r") for path in files]
+        check_consistent_length(*arrays)
+        like = arrays[0][:0] if like is None else like
+        if (arrays[0].dtype, arrays[0].shape[1:]) != (like.dtype, like.shape[1:]):
+            forms = [f"rows of {a.dtype} and shape {a.shape[1:]}" for a in (arrays[0], like)]
+            raise ValueError(f"{files[0]} has {forms[0]}, but {paths[0]} has {forms[1]}; give all files in one form.")
+        more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
+        pieces, shapes = pieces + more[0], shapes + more[1]
+    return pieces, shapes, like
+
+
+def _paths(X):
+    if isinstance(X, list):
+        return [Path(path) for path in X]
+    path = Path(X)
+    found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
+    found = [p for p in found if p.suffix in (".npy", ".parquet")]
+    if len({p.suffix for p in found}) != 1:
+        raise ValueError(f"X must name files of arrays (.npy) or frames (.parquet), got {len(found)} at {str(path)!r}.")
+    return sorted(found, key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
+
+
+def _row_group(path, i, columns, y, sample_weight):
+    import pyarrow.parquet as pq
+
+    sides = [name for name in (y, sample_weight) if name is not None]
+    frame = pq.ParquetFile(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
+    y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
+    return frame, y, sample_weight
+
+
+def of_dask(X, y, sample_weight, rows, columns):
+    import dask
+
+    if type(X).__module__.startswith("dask.bag"):
+        if y is not None or sample_weight is not None:
+            raise ValueError("y and sample_weight must be None for a bag, whose items are (X, y, sample_weight).")
+        return [dask.delayed(_triples, pure=False)(part) for part in X.to_delayed()], None, None
+    if not hasattr(X, "to_delayed"):
+        raise ValueError(f"X must be a dask array, frame or bag beside dask data, got {type(X).__name__}.")
+    lengths, like = None, getattr(X, "_meta", None)
+    if hasattr(X, "chunks"):
+        X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+        lengths = None if np.isnan(X.shape[0]) else X.chunks[0]
+        like = np.empty((0, *X.shape[1:]), X.dtype)
+    elif X.ndim == 2:  # one frame: dask may join partitions, and would do so for each column apart
+        y = y[y.columns[0]] if getattr(y, "ndim", 1) == 2 and len(y.columns) == 1 else y
+        sides = {k: side for k, side in zip(SIDES, (y, sample_weight)) if is_dask(side) and hasattr(side, "to_frame")}
+        y, sample_weight = (None if k in sides else side for k, side in zip(SIDES, (y, sample_weight)))
+        X = X.assign(**sides)
+    parts = list(np.ravel(X.to_delayed()))
+    y, weights = (_side(name, side, parts, lengths) for name, side in (("y", y), ("sample_weight", sample_weight)))
+    pieces = [dask.delayed(_triple, pure=False)(*part) for part in zip(parts, y, weights)]
+    width = tuple(X.shape[1:])
+    return pieces, lengths and [(n, *width, n * int(np.prod(width))) for n in lengths], like
+
+
+def _side(name, side, parts, lengths):
+    # The parts of y or of the weights, cut as X is.
+    if side is None:
+        return [None] * len(parts)
+    if lengths is not None and not np.isnan(np.shape(side)[0]):
+        import dask.array as da
+
+        if np.shape(side)[0] != sum(lengths):
+            raise ValueError(f"{name} must have one entry a row, {sum(lengths)} of them, got {np.shape(side)[0]}.")
+        side = da.asarray(side)
+        side = side.rechunk({0: lengths} | dict.fromkeys(range(1, side.ndim), -1))
+    if not is_dask(side) or len(side := list(np.ravel(side.to_delayed()))) != len(parts):
+        raise ValueError(f"{name} must be dask data in {len(parts)} chunks, as X is, or an array beside a dask array.")
+    return side
+
+
+def _triple(X, y, weights):
+    if hasattr(X, "columns"):
+        y, weights = X.get(SIDES[0], y), X.get(SIDES[1], weights)
+        X = X.drop(columns=[name for name in SIDES if name in X.columns])
+    return X, y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y, weights
+
+
+def _triples(items):
+    return [(*(item if isinstance(item, tuple) else (item,)), None, None)[:3] for item in items]
