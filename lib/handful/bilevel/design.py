@@ -1,9 +1,12 @@
 """Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
 
+from typing import Literal
+
 import numpy as np
 
 from handful.checks import check_number, check_rows, check_vector, number, one_of
 from handful.coreset import Selector
+from handful.types import Seed
 
 DESIGNS = ("A", "V")
 MAX_UPDATES = 2000
@@ -36,10 +39,7 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     ValueError
         for bad options, shapes or negative weights, and where the experiments do not determine all parameters
     """
-    X, weights, target = _checked(X, weights, design, prior_precision, target)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        value = 0.5 * float(np.sum(_covariance(X, weights, prior_precision) * _outer(target, design)))
-    return _determined(value, prior_precision)
+    return _evaluated(X, weights, design, prior_precision, target)[0]
 
 
 def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
@@ -59,20 +59,28 @@ def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None
     ValueError
         as `design_objective`
     """
-    X, weights, target = _checked(X, weights, design, prior_precision, target)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        Z = X @ _covariance(X, weights, prior_precision)
-        gradient = -0.5 * np.einsum("ij,ij->i", Z @ _outer(target, design), Z)
-    return _determined(gradient, prior_precision)
+    return _evaluated(X, weights, design, prior_precision, target)[1]
 
 
-def _checked(X, weights, design, prior_precision, target):
+def _evaluated(X, weights, design, prior_precision, target):
+    # the objective and its gradient
     X = check_rows(X).astype(np.float64)
     weights = check_vector(weights, "weights", len(X), least=0)
     check_number("prior_precision", prior_precision, least=0)
     if design not in DESIGNS:
         raise ValueError(f"design must be one of {DESIGNS}, got {design!r}.")
-    return X, weights, X if target is None else check_rows(target, "target")
+    T = X if target is None else check_rows(target, "target")
+    M = np.eye(X.shape[1]) if design == "A" else T.T @ T / len(T)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        trace, slopes = _trace(X, weights, M, prior_precision)
+    return 0.5 * _determined(trace, prior_precision), -0.5 * _determined(slopes, prior_precision)
+
+
+def _trace(X, weights, M, precision):
+    # tr F^-1 M, twice the objective, and minus its derivative by each weight, x' F^-1 M F^-1 x
+    covariance = _covariance(X, weights, precision)
+    Z = X @ covariance
+    return float(np.sum(covariance * M)), np.einsum("ij,ij->i", Z @ M, Z)
 
 
 def _determined(value, precision):
@@ -92,11 +100,6 @@ def _covariance(X, weights, precision):
     if precision == 0:
         values[values <= len(F) * np.finfo(np.float64).eps * values[-1]] = 0.0  # rounding, which determines nothing
     return (vectors / (values + precision)) @ vectors.T
-
-
-def _outer(target, design):
-    # M: the objective is 1/2 tr F^-1 M
-    return np.eye(target.shape[1]) if design == "A" else target.T @ target / len(target)
 
 
 class OptimalDesign(Selector):
@@ -147,15 +150,15 @@ class OptimalDesign(Selector):
 
     def __init__(
         self,
-        design="V",
+        design: Literal["A", "V"] = "V",
         *,
-        size=100,
-        prior_precision=1e-2,
-        rule="exact",
-        repeat=False,
-        fit_intercept=True,
-        random_state=None,
-    ):
+        size: int = 100,
+        prior_precision: float = 1e-2,
+        rule: Literal["exact", "linear"] = "exact",
+        repeat: bool = False,
+        fit_intercept: bool = True,
+        random_state: Seed = None,
+    ) -> None:
         self.design = design
         self.size = size
         self.prior_precision = prior_precision
@@ -175,7 +178,7 @@ class OptimalDesign(Selector):
         weights = np.ones(self.size)
         if self.repeat:
             weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
-        self.objective_ = 0.5 * float(np.sum(_covariance(X[chosen], weights, self.prior_precision) * M))
+        self.objective_ = 0.5 * _trace(X[chosen], weights, M, self.prior_precision)[0]
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
     def _greedy(self, X, M, absent):
@@ -224,10 +227,7 @@ def optimal_repetitions(X, M, prior_precision, budget):
     weights = np.full(len(X), budget / len(X))
     value = np.inf
     for _ in range(MAX_UPDATES):
-        covariance = _covariance(X, weights, prior_precision)
-        Z = X @ covariance
-        slopes = np.einsum("ij,ij->i", Z @ M, Z)
-        new = np.sum(covariance * M)
+        new, slopes = _trace(X, weights, M, prior_precision)
         # by convexity the optimum is no further below than the difference on the left
         if not slopes.any() or slopes.max() * budget - slopes @ weights <= TOL * new or not new < value:
             break

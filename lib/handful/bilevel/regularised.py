@@ -1,9 +1,11 @@
 """Bilevel coresets via regularisation: sparse weights by a penalty of the outer loss (Section 3.5.3, Algorithm 2)."""
 
+from functools import partial
+
 import numpy as np
 
 from handful.bilevel.strategy import Strategy
-from handful.bilevel.weights import final_weights, on_simplex
+from handful.bilevel.weights import Descent, final_weights
 from handful.checks import integer, number
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
@@ -38,7 +40,7 @@ class Regularised(Strategy):
         "polish_max_iter": integer(least=0),
     }
 
-    def __init__(self, max_iter=1000, *, threshold=0.01, plateau=5, shrink=0.99, polish_max_iter=30):
+    def __init__(self, max_iter=1000, *, threshold=0.01, plateau=5, shrink=0.99, polish_max_iter=30) -> None:
         self.max_iter = max_iter
         self.threshold = threshold
         self.plateau = plateau
@@ -75,105 +77,60 @@ class Regularised(Strategy):
         ------
         size, indices (m,), weights (m,) adding up to 1
         """
-        descent = _Descent(model, self.threshold)
-        todo, history, beta = sorted(set(sizes), reverse=True), [], None
+        rows = np.sort(model.indices)
+        n, zero = len(rows), self.threshold / len(rows)
+        descent = Descent(partial(_on_all, model, rows), np.full(n, 1.0 / n))
+        todo, history, beta = sorted(set(sizes), reverse=True), [], 0.01 * descent.slope.std() * 2.0 / np.sqrt(n)
+
+        def support(w):
+            return np.count_nonzero(w > zero)
+
+        def penalty(w):
+            mixed = (1.0 - MIXING) * w + MIXING / n
+            return beta * np.sqrt(mixed).sum(), 0.5 * beta / np.sqrt(mixed)
+
         for _ in range(self.max_iter):
-            support = descent.support(descent.w)
+            before, positive = descent.w, support(descent.w)
             if watch:
-                watch(support)
-            if beta is None:
-                beta = 0.01 * descent.gradient.std() * 2.0 / np.sqrt(len(descent.w))
-            history.append(support)
-            if len(history) > self.plateau and support > self.shrink * history[-self.plateau - 1]:
+                watch(positive)
+            history.append(positive)
+            if len(history) > self.plateau and positive > self.shrink * history[-self.plateau - 1]:
                 beta, history = 2.0 * beta, []
-            before = descent.w
-            if not descent.step(beta):  # no way down at this penalty
+            least = min(AT_ONCE * positive, positive - 1)
+            if not descent.step(penalty, lambda w, least=least: support(w) >= least):  # no way down at this penalty
                 if beta > MOST_PENALTY:
                     break
                 beta = 2.0 * beta
                 continue
-            while todo and descent.support(descent.w) <= todo[0]:
-                yield self._snapshot(descent, before, todo.pop(0))
+            while todo and support(descent.w) <= todo[0]:
+                yield self._snapshot(model, rows, before, todo.pop(0))
                 if not todo:
                     return
-                descent.evaluate()
-        while todo:
-            yield self._snapshot(descent, descent.w, todo.pop(0))
+                descent.value, descent.slope = descent.evaluate(descent.w)  # the model was used for something else
+        for size in todo:
+            yield self._snapshot(model, rows, descent.w, size)
 
-    def _snapshot(self, descent, w, size):
-        model, rows = descent.model, descent.rows
-        largest = np.sort(np.argsort(-w, kind="stable")[:size])
-        _hold(model, rows[largest])
-        c = np.maximum(w[descent.position[model.indices]], 0.0)
+    def _snapshot(self, model, rows, w, size):
+        _hold(model, rows[np.sort(np.argsort(-w, kind="stable")[:size])])
+        c = np.maximum(w[np.searchsorted(rows, model.indices)], 0.0)
         c = c / c.sum()
         if self.polish_max_iter:
             c = final_weights(model, c, max_iter=self.polish_max_iter)
         return size, np.array(model.indices), c
 
 
-class _Descent:
-    """Weights w of all rows that a model holds, and projected gradient steps (lines 5 to 8)."""
-
-    def __init__(self, model, threshold):
-        self.model, self.rows = model, np.array(model.indices)
-        n = len(self.rows)
-        self._zero = threshold / n
-        self.position = np.full(self.rows.max() + 1, -1)
-        self.position[self.rows] = np.arange(n)
-        self.w = np.full(n, 1.0 / n)
-        self.evaluate()
-        self._length = self._first_length()
-
-    def support(self, w):
-        """How many weights count as positive."""
-        return np.count_nonzero(w > self._zero)
-
-    def evaluate(self):
-        """Compute the outer loss and its gradient at the weights anew, after the model was used for something else."""
-        self.loss, self.gradient = self._at(self.w)
-
-    def _first_length(self):
-        return 0.1 / (len(self.w) * max(self.gradient.std(), np.finfo(float).tiny))
-
-    def _mixed(self, w):
-        return (1.0 - MIXING) * w + MIXING / len(w)
-
-    def step(self, beta):
-        """A step, shortened until the penalised outer loss decreases; False, and nothing moves, where none does."""
-        w, support = self.w, self.support(self.w)
-        slope = self.gradient + 0.5 * beta / np.sqrt(self._mixed(w))
-        value = self.loss + beta * np.sqrt(self._mixed(w)).sum()
-        for _ in range(40):
-            trial = on_simplex(w - self._length * slope)
-            move = trial - w
-            if not move.any():
-                break
-            if self.support(trial) < min(AT_ONCE * support, support - 1):
-                self._length *= 0.5
-                continue
-            loss, gradient = self._at(trial)
-            new = loss + beta * np.sqrt(self._mixed(trial)).sum()
-            if new <= value - 1e-4 * (move @ move) / self._length:
-                self.w, self.loss, self.gradient = trial, loss, gradient
-                self._length *= 1.5
-                return True
-            self._length *= 0.4
-        self._length = self._first_length()
-        return False
-
-    def _at(self, w):
-        # outer loss and its gradient by the weights of all rows; rows of weight zero leave the inner problem
-        model = self.model
-        alive = w[self.position[model.indices]] > 0
-        if not alive.all():
-            model.keep(alive)
-        entering = np.setdiff1d(np.flatnonzero(w > 0), self.position[model.indices])
-        if len(entering):
-            model.add(self.rows[entering])
-        held = self.position[model.indices]
-        model.fit(w[held] / w[held].sum())
-        scores = model.row_scores()
-        return model.mean_loss(), -scores[self.rows].astype(np.float64)
+def _on_all(model, rows, w):
+    # outer loss and its gradient by the weights of all rows (lines 5 to 8); rows of weight 0 leave the inner problem
+    alive = w[np.searchsorted(rows, model.indices)] > 0
+    if not alive.all():
+        model.keep(alive)
+    entering = np.setdiff1d(rows[w > 0], model.indices)
+    if len(entering):
+        model.add(entering)
+    held = w[np.searchsorted(rows, model.indices)]
+    model.fit(held / held.sum())
+    scores = model.row_scores()
+    return model.mean_loss(), -scores[rows].astype(np.float64)
 
 
 def _hold(model, indices):

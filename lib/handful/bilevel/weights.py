@@ -1,5 +1,7 @@
 """Outer optimisation: the weights of a given set of points that make training on them best on all the data."""
 
+from functools import partial
+
 import numpy as np
 
 _ZERO = 1e-9  # smallest weight that counts as positive, in units of 1 / s
@@ -104,6 +106,52 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
     return c
 
 
+class Descent:
+    """Projected gradient steps on the simplex, whose length is found by backtracking.
+
+    Parameters
+    ----------
+    evaluate : function of weights, shape (s,), that gives their value and its gradient
+    w : weights to start from
+    """
+
+    def __init__(self, evaluate, w):
+        self.evaluate, self.w = evaluate, w
+        self.value, self.slope = evaluate(w)
+        self._length = self._first_length()
+
+    def _first_length(self):
+        return 0.1 / (len(self.w) * max(self.slope.std(), np.finfo(float).tiny))
+
+    def step(self, penalty=None, allows=None):
+        """A step, shortened until the value plus a penalty decreases; False, and nothing moves, where none does.
+
+        Parameters
+        ----------
+        penalty : function of weights that gives a value and its gradient, or None
+        allows : function of weights, False for those that no step may end at; None allows all
+        """
+        more, steeper = (0.0, 0.0) if penalty is None else penalty(self.w)
+        value, slope = self.value + more, self.slope + steeper
+        for _ in range(40):
+            trial = on_simplex(self.w - self._length * slope)
+            move = trial - self.w
+            if not move.any():
+                break
+            if allows is not None and not allows(trial):
+                self._length *= 0.5
+                continue
+            new, gradient = self.evaluate(trial)
+            reached = new if penalty is None else new + penalty(trial)[0]
+            if reached <= value - 1e-4 * (move @ move) / self._length:
+                self.w, self.value, self.slope = trial, new, gradient
+                self._length *= 1.5
+                return True
+            self._length *= 0.4
+        self._length = self._first_length()
+        return False
+
+
 def descend(model, weights=None, *, max_iter=30, tol=1e-5):
     """Weights that decrease the outer loss, by projected gradient steps, for more points than an s x s matrix allows.
 
@@ -117,25 +165,13 @@ def descend(model, weights=None, *, max_iter=30, tol=1e-5):
     shape (s,), non-negative, adding up to 1
     """
     s = len(model)
-    c = np.full(s, 1.0 / s) if weights is None else weights
-    loss, slope = _slope(model, c)
-    length = 0.1 / (s * max(slope.std(), np.finfo(float).tiny))
+    descent = Descent(partial(_slope, model), np.full(s, 1.0 / s) if weights is None else weights)
     for _ in range(max_iter):
-        for _ in range(20):
-            trial = on_simplex(c - length * slope)
-            move = trial - c
-            new, new_slope = _slope(model, trial)
-            if new <= loss - 1e-4 * (move @ move) / length:
-                break
-            length *= 0.4
-        decrease = loss - new
-        if decrease <= 0.0:
+        before = descent.value
+        if not descent.step() or before - descent.value < tol * descent.value:
             break
-        c, loss, slope, length = trial, new, new_slope, 1.5 * length
-        if decrease < tol * loss:
-            break
-    _loss(model, c)
-    return c
+    _loss(model, descent.w)
+    return descent.w
 
 
 def final_weights(model, weights=None, *, max_iter=30):
