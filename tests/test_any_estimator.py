@@ -1,7 +1,5 @@
 """Points for any estimator: the trees' proxy, the families, and the estimator's own say."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,8 +10,8 @@ from handful import (
     Logistic,
     MergeReduce,
 )
-from handful.bilevel.any_estimator import exchanged, held_out_loss
 from handful.bilevel.families import candidates_for
+from handful.bilevel.trials import exchanged, held_out_loss
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -117,7 +115,7 @@ def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
 def test_missing_values_are_refused_with_the_way_out(data):
     X, y = data
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"contains NaN.*imputer in front.*RandomForestClassifier"):
+    with pytest.raises(ValueError, match=r"contains NaN.*in front.*RandomForestClassifier"):
         for_estimator(FEW_TREES).fit(X, y)
     for_estimator(make_pipeline(SimpleImputer(), FEW_TREES)).fit(X, y)
 
@@ -216,7 +214,7 @@ def test_linear_models_choose_from_sparse_rows_and_others_say_what_to_put_in_fro
 
 
 def test_words_are_refused_with_the_pipeline_as_the_way_out(data):
-    with pytest.raises(ValueError, match=r"X holds words: give the pipeline.*make_pipeline\(OneHotEncoder"):
+    with pytest.raises(ValueError, match=r"could not convert string.*encodes words"):
         for_estimator(FEW_TREES).fit(np.array([["red", "blue"]] * 60), data[1][:60])
 
 
@@ -240,10 +238,9 @@ def test_trials_in_other_processes_are_the_same(data):
     np.testing.assert_array_equal(alone.indices_, spread.indices_)
 
 
-def test_the_cost_is_told_before_the_choice(data, capsys):
-    for_estimator(FEW_TREES, verbose=True).fit(*data)
-    said = capsys.readouterr().err
-    assert re.search(r"10 trainings on 30 rows take about .* s.*one training on all 400 rows takes about .* s: ", said)
+def test_a_bar_shows_the_trainings(data, capsys):
+    few = for_estimator(FEW_TREES, verbose=True).fit(*data)
+    assert f"{len(few.trials_)}/{len(few.trials_)}" in capsys.readouterr().err
 
 
 def test_a_class_with_one_row_is_chosen():

@@ -1,7 +1,5 @@
 """AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
 
-import sys
-import time
 import warnings
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone, is_regressor
-from sklearn.metrics import get_scorer, mean_squared_error, zero_one_loss
+from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
@@ -20,12 +18,11 @@ from tqdm import tqdm
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
 from handful.bilevel.selector import BilevelCoreset
+from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
 from handful.checks import MAX_SEED, integer
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
 from handful.types import Seed
-
-LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
 
 
 class AnyEstimatorCoreset(Selector):
@@ -50,7 +47,8 @@ class AnyEstimatorCoreset(Selector):
     class has its weight among all rows, shared equally by its chosen rows, so that predicted probabilities are not
     shifted towards classes that are chosen more often than they occur.
 
-    Some 65 trainings on `size` rows often take longer than one on all rows: `verbose` says so before the choice.
+    Some 65 trainings on `size` rows often take longer than one on all rows: `handful.compare` says from how many fits
+    on that pays.
 
     Parameters
     ----------
@@ -71,7 +69,7 @@ class AnyEstimatorCoreset(Selector):
         another estimator on the same rows, at the same size and random_state, is then only fitted to it
     n_jobs : int or None, processes that train on the candidates, as in joblib; exchanges come one after another
     random_state : int, Generator or None
-    verbose : bool, write first, to standard error, what trying takes and what one training on all rows would
+    verbose : bool, whether to show a progress bar of the trainings
 
     Attributes
     ----------
@@ -184,17 +182,13 @@ class AnyEstimatorCoreset(Selector):
         try:
             return super()._check_X_y(X, y)
         except ValueError as error:
-            if "could not convert string" in str(error):
-                raise ValueError(
-                    "X holds words: give the pipeline that encodes them, "
-                    f"AnyEstimatorCoreset(make_pipeline(OneHotEncoder(), {name}())), with your own encoder."
-                ) from error
-            if "contains NaN" not in str(error):
+            if not any(cause in str(error) for cause in ("could not convert string", "contains NaN")):
                 raise
-        raise ValueError(
-            "Input X contains NaN, and proxies choose by distances, which missing values do not have. Put an imputer "
-            f"in front: AnyEstimatorCoreset(make_pipeline(SimpleImputer(), {name}()))."
-        )
+            raise ValueError(
+                f"{str(error).splitlines()[0]} Proxies measure distances between rows of numbers: put what encodes "
+                "words or fills in what is missing in front, for example AnyEstimatorCoreset(make_pipeline("
+                f"SimpleImputer(), {name}()))."
+            ) from error
 
     def _linear(self):
         return all(one.proxy is None for one in self.candidates(1.0))
@@ -220,18 +214,17 @@ class AnyEstimatorCoreset(Selector):
             self.chosen_, selector, *_ = next(self._selectors(X, labels, sample_weight, weighted, rng))
             return select(selector, None, X, y, sample_weight)
         rest, held = self._split(labels, sample_weight, rng)
-        weigh = (lambda rows: {"sample_weight": rows}) if weighted else (lambda rows: {})
         scorer = None if self.scoring is None else get_scorer(self.scoring)
+        bar = dict(desc="AnyEstimatorCoreset", unit="training", disable=not self.verbose)
 
         def trial(indices, weights):
-            options = weigh(weights)
-            return held_out_trial(
-                estimator, scorer, X[indices], y[indices], options, X[held], y[held], sample_weight[held]
-            )
+            options = {"sample_weight": weights} if weighted else {}
+            # a clone, as fit of an estimator with warm_start goes on from the trial before
+            model = clone(estimator).fit(X[indices], y[indices], **options)
+            if scorer is None:
+                return held_out_loss(model, X[held], y[held], sample_weight[held])
+            return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
 
-        if self.verbose and len(held):
-            n_trials = len(self.candidates(1.0)) + self.n_draws + self.n_exchanges
-            foretell(estimator, X, y, weigh, self.size, rest, n_trials)
         choices, optimised = {}, set()
         for name, selector, proxy, given in self._selectors(X, labels, sample_weight, weighted, rng):
             found = select(selector, proxy, X[rest], y[rest], given[rest])
@@ -249,7 +242,8 @@ class AnyEstimatorCoreset(Selector):
         if len(held) == 0:
             self.chosen_ = next(iter(choices))
             return choices[self.chosen_]
-        losses = Parallel(n_jobs=self.n_jobs)(delayed(trial)(*choice) for choice in choices.values())
+        trials = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(trial)(*c) for c in choices.values())
+        losses = list(tqdm(trials, total=len(choices), **bar))
         self.trials_ = dict(zip(choices, losses))
         self.chosen_ = min(self.trials_, key=self.trials_.get)
         indices, weights = choices[self.chosen_]
@@ -263,7 +257,7 @@ class AnyEstimatorCoreset(Selector):
                 stacklevel=3,
             )
         # weights that were optimised for their rows suit no others
-        for _ in range(0 if self.chosen_ in optimised else self.n_exchanges):
+        for _ in tqdm(range(0 if self.chosen_ in optimised else self.n_exchanges), **bar):
             other = exchanged(indices, labels, sample_weight, rest, rng)
             if (found := trial(other, weights)) < least:
                 indices, least = other, found
@@ -309,97 +303,3 @@ class AnyEstimatorCoreset(Selector):
         for i, seed in enumerate(seeds):
             name, draw, proxy, given = draws[i % len(draws)]
             yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
-
-
-def select_in_proxy(selector, proxy, X, y, sample_weight):
-    """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
-    if proxy is not None:
-        X = proxy.fit_transform(X, y)
-        if not sparse.issparse(X):  # selection reads float32 fastest, column by column
-            X = np.asfortranarray(X, dtype=np.float32)
-    selector.fit(X, y, sample_weight=sample_weight)
-    return selector.indices_, selector.weights_
-
-
-def class_totals(labels, sample_weight):
-    """For each row the sample_weight of its class; of all rows where `labels` is None."""
-    if labels is None:
-        return np.full(len(sample_weight), sample_weight.sum())
-    classes = np.unique(labels, return_inverse=True)[1]
-    return np.bincount(classes, weights=sample_weight)[classes]
-
-
-def class_weights(labels, sample_weight, indices, weights=None):
-    """Weights of some rows (None: alike), scaled so that each class has its sample_weight; one class if no labels."""
-    weights = np.ones(len(indices)) if weights is None else weights
-    own = class_totals(None if labels is None else labels[indices], weights)
-    return weights * (class_totals(labels, sample_weight)[indices] / own)
-
-
-def exchanged(indices, labels, sample_weight, rows, rng):
-    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by weight.
-
-    Labels None count as one class; where a class has too few other rows, fewer are exchanged.
-    """
-    free = np.zeros(len(sample_weight), dtype=bool)
-    free[rows] = True
-    free[indices] = False
-    indices, others = indices.copy(), np.flatnonzero(free)
-    places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
-    classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
-    for label in np.unique(classes[indices[places]]):
-        pool = others[classes[others] == label]
-        mine = places[classes[indices[places]] == label][: len(pool)]
-        if len(mine):
-            share = sample_weight[pool] / sample_weight[pool].sum()
-            indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
-    return indices
-
-
-def foretell(estimator, X, y, weigh, size, rows, n_trials):
-    """Write to standard error what the trials and one training on all rows will take, from two trainings on `rows`."""
-    seconds, sizes = [], (size, min(len(rows), 10 * size))
-    for m in sizes:
-        some = rows[:: max(1, len(rows) // m)]
-        start = time.perf_counter()
-        clone(estimator).fit(X[some], y[some], **weigh(np.ones(len(some))))
-        seconds.append(time.perf_counter() - start)
-    slope = max(seconds[1] - seconds[0], 0.0) / max(sizes[1] - sizes[0], 1)
-    trials, full = n_trials * seconds[0], seconds[1] + slope * (X.shape[0] - sizes[1])
-    if trials < full:
-        advice = "choosing is cheaper."
-    elif seconds[0] < full:
-        times = int(np.ceil(trials / (full - seconds[0])))
-        advice = f"training on all rows is cheaper unless you train more than {times:,} times."
-    else:
-        advice = "training on all rows is always cheaper."
-    tqdm.write(
-        f"AnyEstimatorCoreset: {n_trials} trainings on {size:,} rows take about {trials:.2g} s, and the choosing comes "
-        f"on top; one training on all {X.shape[0]:,} rows takes about {full:.2g} s: {advice}",
-        file=sys.stderr,
-    )
-
-
-def held_out_trial(estimator, scorer, X, y, options, X_held, y_held, weight):
-    """Loss on held-out rows of a fresh clone trained on (X, y): `held_out_loss`, or minus the score."""
-    # a clone, as fit of an estimator with warm_start goes on from the trial before
-    model = clone(estimator).fit(X, y, **options)
-    if scorer is None:
-        return held_out_loss(model, X_held, y_held, weight)
-    return -scorer(model, X_held, y_held, sample_weight=weight)
-
-
-def held_out_loss(model, X, y, sample_weight=None):
-    """Loss of a fitted model: log-loss (nats), the share of errors without probabilities, or the mean squared error.
-
-    Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one again.
-    """
-    if is_regressor(model):
-        return float(mean_squared_error(y, model.predict(X), sample_weight=sample_weight))
-    if not hasattr(model, "predict_proba"):
-        return float(zero_one_loss(y, model.predict(X), sample_weight=sample_weight))
-    shares = np.maximum(model.predict_proba(X), LEAST_PROBABILITY)
-    at = np.searchsorted(model.classes_, y)
-    known = model.classes_[np.minimum(at, len(model.classes_) - 1)] == y
-    own = np.where(known, shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1), LEAST_PROBABILITY)
-    return float(np.average(-np.log(own), weights=sample_weight))

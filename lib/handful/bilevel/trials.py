@@ -1,0 +1,69 @@
+"""What a trial of rows needs: a choice in a proxy, weights and exchanges by class, and the loss on held-out rows."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_regressor
+from sklearn.metrics import mean_squared_error, zero_one_loss
+
+LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
+
+
+def select_in_proxy(selector, proxy, X, y, sample_weight):
+    """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
+    if proxy is not None:
+        X = proxy.fit_transform(X, y)
+        if not sparse.issparse(X):  # selection reads float32 fastest, column by column
+            X = np.asfortranarray(X, dtype=np.float32)
+    selector.fit(X, y, sample_weight=sample_weight)
+    return selector.indices_, selector.weights_
+
+
+def class_totals(labels, sample_weight):
+    """For each row the sample_weight of its class; of all rows where `labels` is None."""
+    if labels is None:
+        return np.full(len(sample_weight), sample_weight.sum())
+    classes = np.unique(labels, return_inverse=True)[1]
+    return np.bincount(classes, weights=sample_weight)[classes]
+
+
+def class_weights(labels, sample_weight, indices, weights=None):
+    """Weights of some rows (None: alike), scaled so that each class has its sample_weight; one class if no labels."""
+    weights = np.ones(len(indices)) if weights is None else weights
+    own = class_totals(None if labels is None else labels[indices], weights)
+    return weights * (class_totals(labels, sample_weight)[indices] / own)
+
+
+def exchanged(indices, labels, sample_weight, rows, rng):
+    """The chosen rows with a tenth of them exchanged for other `rows` of their class, drawn by weight.
+
+    Labels None count as one class; where a class has too few other rows, fewer are exchanged.
+    """
+    free = np.zeros(len(sample_weight), dtype=bool)
+    free[rows] = True
+    free[indices] = False
+    indices, others = indices.copy(), np.flatnonzero(free)
+    places = rng.choice(len(indices), -(-len(indices) // 10), replace=False)
+    classes = np.zeros(len(sample_weight), dtype=np.intp) if labels is None else labels
+    for label in np.unique(classes[indices[places]]):
+        pool = others[classes[others] == label]
+        mine = places[classes[indices[places]] == label][: len(pool)]
+        if len(mine):
+            share = sample_weight[pool] / sample_weight[pool].sum()
+            indices[mine] = rng.choice(pool, len(mine), replace=False, p=share)
+    return indices
+
+
+def held_out_loss(model, X, y, sample_weight=None):
+    """Loss of a fitted model: log-loss (nats), the share of errors without probabilities, or the mean squared error.
+
+    Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one again.
+    """
+    if is_regressor(model):
+        return float(mean_squared_error(y, model.predict(X), sample_weight=sample_weight))
+    if not hasattr(model, "predict_proba"):
+        return float(zero_one_loss(y, model.predict(X), sample_weight=sample_weight))
+    shares = np.maximum(model.predict_proba(X), LEAST_PROBABILITY)
+    at = np.searchsorted(model.classes_, y)
+    known = model.classes_[np.minimum(at, len(model.classes_) - 1)] == y
+    own = np.where(known, shares[np.arange(len(y)), np.where(known, at, 0)] / shares.sum(axis=1), LEAST_PROBABILITY)
+    return float(np.average(-np.log(own), weights=sample_weight))
