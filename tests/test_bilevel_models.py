@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSeries
-from handful.bilevel.strategy import CANDIDATES, top_candidates
+from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
 from handful.models import glm
 from handful.models.base import Rows
@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive_bilevel import derivative, inner_solution, outer_after_training, outer_loss, share
 from scipy import sparse
-from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
@@ -88,17 +87,6 @@ def test_links_are_their_losses_derivatives(link, K, dtype):
 
 
 @settings(max_examples=200)
-@given(st.floats(-1e3, 1e3), st.sampled_from([0.0, 0.3, 1.0]), st.floats(-3, 9))
-@example(0.0, 1.0, -np.inf)
-@example(2.6875, 0.0, 2.0)  # where Newton's steps go to and fro
-def test_a_logistic_loss_moves_its_logit_to_the_root_that_a_bracket_finds(z, y, log_reach):
-    reach = 10.0**log_reach
-    ends = z - reach, z + reach
-    root = z if ends[0] == ends[1] else brentq(lambda t: t + reach * (expit(t) - y) - z, *ends, xtol=1e-13, rtol=1e-14)
-    assert LogisticLink().moved_derivative(z, y, reach) == pytest.approx(expit(root) - y, rel=1e-5, abs=1e-8)
-
-
-@settings(max_examples=200)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 5000), st.integers(2, 10**6))
 def test_top_candidates_are_the_largest_with_ties_to_the_smaller_index(seed, k, n, n_values):
     rng = np.random.default_rng(seed)
@@ -106,7 +94,6 @@ def test_top_candidates_are_the_largest_with_ties_to_the_smaller_index(seed, k, 
     scores[rng.random(n) < 0.1] = -np.inf
     naive = np.argsort(-scores, kind="stable")[:k]
     np.testing.assert_array_equal(top_candidates(scores, k), np.sort(naive[scores[naive] > -np.inf]))
-    assert CANDIDATES > 40  # the rule that uses it asks for more than these
 
 
 # Inner solutions -----------------------------------------------------------------------------------------------------

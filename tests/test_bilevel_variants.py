@@ -206,9 +206,7 @@ def test_an_inner_problem_that_does_not_converge_is_an_error():
             return np.full(X.shape[1], np.nan)
 
     X, y = data()
-    with pytest.raises(
-        ConvergenceError, match=r"Diverging.solve must give finite parameters .* 3 entries that are not"
-    ):
+    with pytest.raises(ConvergenceError, match=r"Diverging.solve must give finite numbers .* 3 entries that are not"):
         BilevelCoreset(Diverging(), size=15).fit(X, y)
 
 

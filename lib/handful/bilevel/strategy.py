@@ -5,8 +5,6 @@ from sklearn.base import BaseEstimator
 
 from handful.checks import ConvergenceError
 
-CANDIDATES = 512  # rows of the highest linear score whose gain the quadratic rule predicts
-
 
 class Strategy(BaseEstimator):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
@@ -86,12 +84,10 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
     """
     scores = model.linear_scores()
     if rule == "quadratic":
-        rows, _ = top_rows(scores, max(min(CANDIDATES, model.max_candidates), 4 * batch_size))
+        rows, _ = top_rows(scores, max(model.max_candidates, 4 * batch_size))
         gains = model.predicted_gains(rows, free_weights=free_weights)
     else:
         rows, gains = top_rows(scores, count)
-    if count == 1 and len(gains) and not np.isnan(gains.max()):  # saves the sort
-        return rows[[np.argmax(gains)]]
     return rows[np.argsort(-gains, kind="stable")[:count]]
 
 
@@ -110,7 +106,7 @@ def top_rows(scores, k):
             f"the scores of {len(wrong)} of {len(scores)} rows are not finite (first: row {wrong[0]}): their features "
             "or losses are too large for the model's type; scale the data."
         )
-    rows = top_candidates(scores, k) if k > 1 or not len(scores) else np.array([np.argmax(scores)])
+    rows = top_candidates(scores, k)
     return rows, scores[rows]
 
 
@@ -131,10 +127,6 @@ def top_candidates(scores, k):
             chosen = above
     if len(chosen) > k:
         values = scores[chosen]
-        least = np.partition(values, len(values) - k)[len(values) - k]
-        best = np.flatnonzero(values >= least)
-        if len(best) > k:  # ties
-            tied = np.flatnonzero(values[best] == least)
-            best = np.delete(best, tied[k - len(best) :])
-        chosen = chosen[best]
+        chosen = chosen[values >= np.partition(values, len(values) - k)[len(values) - k]]  # more than k where they tie
+        chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[:k]])
     return chosen[scores[chosen] > -np.inf]

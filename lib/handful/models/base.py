@@ -84,7 +84,7 @@ class Model:
     direction : the inverse Hessian times it, after `row_scores`
     """
 
-    max_candidates = 512  # rows whose gains are predicted
+    max_candidates = 512  # rows of the highest linear score whose gain the quadratic rule predicts
 
     def __init__(self, problem, data, ihvp=None):
         self.problem, self.data = problem, data

@@ -34,20 +34,9 @@ class GenericModel(Model):
             p = len(self.problem.start(X, y))
             way_out = "a model with so many parameters needs a `Model` of its own, as handful.bilevel.Network has"
             check_memory(f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out)
-        theta = np.asarray(self.problem.solve(X, y, c, start=self.theta), dtype=np.float64)
-        if not (theta.ndim == 1 and np.isfinite(theta).all()):
-            raise ConvergenceError(
-                f"{type(self.problem).__name__}.solve must give finite parameters of shape (p,), got shape "
-                f"{theta.shape} with {np.count_nonzero(~np.isfinite(theta))} entries that are not finite."
-            )
-        self.theta, self.weights = theta, c
-        self._hessian = np.asarray(self.problem.hessian(theta, X, y, c), dtype=np.float64)
-        p = len(theta)
-        if self._hessian.shape != (p, p) or not np.isfinite(self._hessian).all():
-            raise ConvergenceError(
-                f"{type(self.problem).__name__}.hessian must give a finite matrix of shape {(p, p)}, got shape "
-                f"{self._hessian.shape} with {np.count_nonzero(~np.isfinite(self._hessian))} entries that are not."
-            )
+        self.theta = self._finite("solve", None, X, y, c, start=self.theta)
+        p = len(self.theta)
+        self.weights, self._hessian = c, self._finite("hessian", (p, p), self.theta, X, y, c)
         try:
             self._factor = cho_factor(self._hessian + self.ihvp.damping * np.eye(p))
         except LinAlgError:
@@ -57,6 +46,17 @@ class GenericModel(Model):
                 f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or damping (now "
                 f"{self.ihvp.damping:g})."
             ) from None
+
+    def _finite(self, method, shape, *arguments, **options):
+        # what a method of the problem gives, if that is of this shape, one-dimensional for None, and finite
+        values = np.asarray(getattr(self.problem, method)(*arguments, **options), dtype=np.float64)
+        shape = (values.size,) if shape is None else shape
+        if values.shape != shape or not np.isfinite(values).all():
+            raise ConvergenceError(
+                f"{type(self.problem).__name__}.{method} must give finite numbers of shape {shape}, got shape "
+                f"{values.shape} with {np.count_nonzero(~np.isfinite(values))} entries that are not finite."
+            )
+        return values
 
     def _blocks(self, rows, entries=None):
         # rows, few enough at a time that arrays of so many entries a row fit into memory: gradients, for None
@@ -69,13 +69,7 @@ class GenericModel(Model):
 
     def mean_loss(self):
         """Weighted mean of the outer losses at the current parameters."""
-        losses = np.asarray(self.problem.losses(self.theta, self.data.X, self.data.y), dtype=np.float64)
-        if losses.shape != self._u.shape or not np.isfinite(losses).all():
-            raise ValueError(
-                f"{type(self.problem).__name__}.losses must give one finite number a row, shape {self._u.shape}, got "
-                f"shape {losses.shape} with {np.count_nonzero(~np.isfinite(losses))} that are not finite."
-            )
-        return float(self._u @ losses)
+        return float(self._u @ self._finite("losses", self._u.shape, self.theta, self.data.X, self.data.y))
 
     def outer_gradient(self):
         """As `Model.outer_gradient`."""

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from handful.checks import ConvergenceError, check_memory
 from handful.linalg import n_threads
 from handful.models.base import Model, decrease
-from handful.models.links import LogisticLink, SquaredLink
+from handful.models.links import SquaredLink
 from handful.models.span import Features, Span, dense
 
 MAX_NEWTON, MAX_CG = 100, 300
@@ -61,7 +61,7 @@ class GLM(Model):
         self.span = Features(d) if d <= STAY else Span(self.rows([]))
         p = self.span.rank + 1
         self._hold(np.zeros((0, p)), np.zeros((p, K)))
-        self._sampled, self._trained = 0, None
+        self._sampled = 0
 
     # The chosen rows.
 
@@ -81,7 +81,7 @@ class GLM(Model):
         X, span = self.rows(indices), self.span
         super().add(indices)
         if span.rank < self.X.shape[1] <= len(self):
-            theta, self.span, self._trained = self.coefficients, Features(self.X.shape[1]), None
+            theta, self.span = self.coefficients, Features(self.X.shape[1])
             self._hold(self.design(self.rows(self.indices)), theta)
             return
         if span.rank < self.X.shape[1]:
@@ -103,7 +103,7 @@ class GLM(Model):
         """As `Model.keep`; a span of many more rows than there are is built anew."""
         super().keep(alive)
         self.A = self.A[np.asarray(alive, dtype=bool)]
-        self._sampled, self._trained = 0, None
+        self._sampled = 0
         if isinstance(self.span, Span) and self.span.rank > 2 * len(self) + 16:
             theta, rows = self._in_features(self.theta), self.indices
             self.indices = []
@@ -136,8 +136,7 @@ class GLM(Model):
 
     def fit(self, weights=None):
         """As `Model.fit`, by Newton's method from the last solution."""
-        s, A, link, penalty = len(self), self.A, self.link, self.penalty
-        theta = self._with_last() if weights is None and self._trained == s - 1 else self.theta
+        s, A, link, penalty, theta = len(self), self.A, self.link, self.penalty, self.theta
         self.weights = np.full(s, 1.0 / s) if weights is None else weights
         c, y = self.weights[:, None], self.Y[self.indices].astype(np.float64)
 
@@ -172,26 +171,12 @@ class GLM(Model):
                     break
                 length *= 0.5
             theta, value = theta - length * step, new
-        self.theta, self._trained = theta, s if weights is None else None
+        self.theta, self._reweighted = theta, weights is not None
         if not left <= max(1e-4, 10 * self.tol):
             raise ConvergenceError(
                 f"the inner problem on {s} points was not solved in {MAX_NEWTON} Newton steps (gradient {left:.1e} of "
                 f"the one at zero); raise l2 (now {self.l2:g}) or scale the features."
             )
-
-    def _with_last(self):
-        # The solution to which the last row leads if its own loss counts as it is, those of the others, which had equal
-        # weights, to second order: a step of r H^-1 a + q, over s, with q = H^-1 (penalty * theta), their Hessian H and
-        # the derivative r of its loss at the logit that the step arrives at.
-        s, known = len(self) - 1, len(self._factor)
-        if not (s and isinstance(self.link, LogisticLink) and self.theta.shape[1] == 1):
-            return self.theta
-        pull = np.concatenate([self.A[-1:].T, self.penalty * self.theta], axis=1)
-        steps = pull / ((1 + 1 / s) * self.penalty)  # beyond the span of the others
-        steps[:known] = self._precondition(pull[:known])
-        z, reach = self.A[-1] @ (self.theta[:, 0] - steps[:, 1] / s), self.A[-1] @ steps[:, 0] / s
-        r = self.link.moved_derivative(float(z), float(self.Y[self.indices[-1], 0]), float(reach))
-        return self.theta - (r * steps[:, :1] + steps[:, 1:]) / s
 
     def _linearise(self, P):
         # the Hessian, and a Cholesky factor of the mean of its blocks: the only one if there is one output
@@ -290,7 +275,7 @@ class GLM(Model):
         if not self.ihvp.exact:
             return self.ihvp.solve(self.hessian_product, G)
         inside, l2 = self._inside(G), self.l2 + self.ihvp.damping
-        start = None if self._last is None or self._trained is not None else self._inside(self._last)
+        start = self._inside(self._last) if self._reweighted and self._last is not None else None
         V = self._solve(inside, 10 * self.tol, self.ihvp.damping, start)
         if not isinstance(self.span, Features):
             V = np.concatenate([V[:1], self.span.lift(V[1:] - inside[1:] / l2) + G[1:] / l2])

@@ -38,7 +38,7 @@ class Exact(InverseHessian):
 
     exact = True
 
-    def __init__(self, *, damping=0.0):
+    def __init__(self, *, damping=0.0) -> None:
         self.damping = damping
 
 
@@ -55,7 +55,7 @@ class ConjugateGradients(InverseHessian):
 
     _options = {"n_steps": integer(), "tol": number(least=0, most=1)}
 
-    def __init__(self, n_steps=100, *, damping=0.0, tol=1e-5):
+    def __init__(self, n_steps=100, *, damping=0.0, tol=1e-5) -> None:
         self.n_steps = n_steps
         self.damping = damping
         self.tol = tol
@@ -95,7 +95,7 @@ class NeumannSeries(InverseHessian):
 
     _options = {"n_terms": integer()}
 
-    def __init__(self, n_terms=100, *, damping=0.0):
+    def __init__(self, n_terms=100, *, damping=0.0) -> None:
         self.n_terms = n_terms
         self.damping = damping
 

@@ -30,7 +30,7 @@ class Joint(Problem):
 
     _options = {"trade_off": number(above=0)}
 
-    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False):
+    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False) -> None:
         self.problem_a = problem_a
         self.problem_b = problem_b
         self.trade_off = trade_off
@@ -101,9 +101,7 @@ def model_for(problem, rows, rng, **options):
         own = rows.with_targets(part.encode(rows.y))
         models.append(part.model(own, rng, **options))
         factors.append(factor)
-    if problem.alternate:
-        return AlternatingModel(models, factors)
-    return models[0] if factors == [1.0] else JointModel(models, factors)
+    return models[0] if factors == [1.0] else JointModel(models, factors, problem.alternate)
 
 
 class JointModel(Model):
@@ -112,12 +110,21 @@ class JointModel(Model):
     Parameters
     ----------
     models : list of Model over the same rows
-    factors : list of float, of their outer losses; ones by default
+    factors : list of float, of their outer losses; None for ones
+    alternate : whether each `fit` trains one model, in turn, and only that one is asked afterwards
     """
 
-    def __init__(self, models, factors=None):
+    def __init__(self, models, factors=None, alternate=False):
         self.models = models
         self.factors = [1.0] * len(models) if factors is None else factors
+        self.alternate, self._round = alternate, 0
+
+    @property
+    def _asked(self):
+        # (model, factor) of those that count in this round
+        if self.alternate:
+            return [(self.models[(self._round - 1) % len(self.models)], 1.0)]
+        return list(zip(self.models, self.factors))
 
     @property
     def max_candidates(self):
@@ -137,7 +144,7 @@ class JointModel(Model):
             getattr(model, name)(*arguments)
 
     def _sum(self, name, *arguments, **options):
-        return sum(f * getattr(m, name)(*arguments, **options) for m, f in zip(self.models, self.factors))
+        return sum(factor * getattr(model, name)(*arguments, **options) for model, factor in self._asked)
 
     def labels(self):
         """As `Model.labels`, of the first model that has classes."""
@@ -150,7 +157,9 @@ class JointModel(Model):
         self._each("keep", alive)
 
     def fit(self, weights=None):
-        self._each("fit", weights)
+        self._round += 1
+        for model, _ in self._asked:
+            model.fit(weights)
 
     def row_scores(self):
         return self._sum("row_scores")
@@ -169,28 +178,5 @@ class JointModel(Model):
 
     def weight_quadratic(self):
         """As `Model.weight_quadratic`."""
-        pairs = [model.weight_quadratic() for model in self.models]
-        return tuple(sum(f * pair[i] for f, pair in zip(self.factors, pairs)) for i in (0, 1))
-
-
-class AlternatingModel(JointModel):
-    """Each round trains and asks one model, in turn."""
-
-    def __init__(self, models, factors=None):
-        super().__init__(models, factors)
-        self._round = 0
-
-    @property
-    def _current(self):
-        return self.models[(self._round - 1) % len(self.models)]
-
-    def fit(self, weights=None):
-        """Solve the inner problem of the model whose turn it is."""
-        self._round += 1
-        self._current.fit(weights)
-
-    def linear_scores(self):
-        return self._current.linear_scores()
-
-    def mean_loss(self):
-        return self._current.mean_loss()
+        pairs = [(factor, *model.weight_quadratic()) for model, factor in self._asked]
+        return sum(f * Q for f, Q, _ in pairs), sum(f * slope for f, _, slope in pairs)

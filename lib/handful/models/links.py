@@ -1,8 +1,6 @@
 """Losses of generalised linear models with their canonical link: of logits ``Z``, targets ``Y`` and means ``P``, all of
 shape (n, K). The derivative of a row's loss by its logits is ``P - Y``, the second derivative C depends on P alone."""
 
-import math
-
 import numpy as np
 
 
@@ -17,14 +15,20 @@ class Link:
         """Loss of every row, shape (n,)."""
         raise NotImplementedError
 
+    def derivatives(self, Z, Y):
+        """First and second derivatives of every row's loss by its logits, shapes (n, K) and (n, K, K)."""
+        P = self.mean(Z)
+        return P - Y, self.hessians(P)
+
     def curve(self, P, D):
         """``C_i d_i`` for every row i of D, shape (n, K)."""
         raise NotImplementedError
 
     def hessians(self, P):
         """``C_i`` of every row, shape (n, K, K)."""
-        identity = np.eye(P.shape[1])
-        return np.stack([self.curve(P, np.broadcast_to(e, P.shape)) for e in identity], axis=2)
+        n, K = P.shape
+        identities = np.tile(np.eye(K, dtype=P.dtype), (n, 1))
+        return self.curve(np.repeat(P, K, axis=0), identities).reshape(n, K, K)
 
     def diagonal(self, P):
         """Mean of the diagonal of every ``C_i``, shape (n,)."""
@@ -49,21 +53,6 @@ class LogisticLink(Link):
     def loss(self, Z, Y):
         """As `Link.loss`."""
         return (np.maximum(Z, 0) - Y * Z + np.log(1 + np.exp(-np.abs(Z))))[:, 0]
-
-    def moved_derivative(self, z, y, reach):
-        """Derivative of a row's loss at the logit t to which a step along it leads from z: ``t = z - reach l'(t)``."""
-        t, low, high, last = z, z - reach, z + reach, math.inf
-        for _ in range(200):
-            p = 1 / (1 + math.exp(min(-t, 700.0)))
-            excess = t - z + reach * (p - y)
-            if abs(excess) < 1e-8 + 1e-15 * (abs(z) + reach):
-                break
-            low, high = (low, t) if excess > 0 else (t, high)
-            t -= excess / (1 + reach * p * (1 - p))
-            if not (low < t < high and abs(excess) < 0.5 * last):  # Newton's steps may go to and fro
-                t = 0.5 * (low + high)
-            last = abs(excess)
-        return p - y
 
     def curve(self, P, D):
         """As `Link.curve`."""

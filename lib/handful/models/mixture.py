@@ -62,7 +62,7 @@ class GaussianMixture(Problem):
         "prior_variance": number(above=0, why=ENOUGH),
     }
 
-    def __init__(self, n_components=5, *, prior=1e-3, prior_variance=1.0, n_init=10, random_state=0):
+    def __init__(self, n_components=5, *, prior=1e-3, prior_variance=1.0, n_init=10, random_state=0) -> None:
         self.n_components = n_components
         self.prior = prior
         self.prior_variance = prior_variance

@@ -27,8 +27,6 @@ class NetworkModel(Model):
     module : torch.nn.Module, trained; theta : tensor, its parameters that ask for gradients, in one vector
     """
 
-    max_candidates = 1 << 62  # no limit: gains are not predicted
-
     def __init__(self, problem, data, ihvp=None):
         super().__init__(problem, data, NeumannSeries() if ihvp is None else ihvp)
         if self.ihvp.exact:
