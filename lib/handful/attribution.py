@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import log_softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
@@ -35,36 +35,24 @@ class _Linear:
         X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
         if X_test.shape[1] != X.shape[1]:
             raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
-        problem.encode(y)  # refuses what cannot be trained on
-        self.problem = problem
+        self.problem, Y = problem, problem.encode(y)
         if problem.classifies:
             labels = np.unique(y)
             if not np.isin(y_test, labels).all():
                 raise ValueError(f"y_test holds {np.setdiff1d(y_test, labels)[:3].tolist()}, which y does not.")
-            y, y_test = (np.eye(len(labels))[np.searchsorted(labels, of)] for of in (y, y_test))
-            if len(labels) == 2:
-                y, y_test = y[:, 1:], y_test[:, 1:]
+            Y_test = problem.encode(np.concatenate([labels, y_test]))[len(labels) :]
+        else:
+            Y_test = problem.encode(y_test)
         self.A, self.A_test = self._design(X), self._design(X_test)
-        self.Y, self.Y_test = (of.reshape(len(of), -1).astype(X.dtype) for of in (y, y_test))
-        self.k = self.Y.shape[1]
+        self.Y, self.Y_test = Y.astype(X.dtype), Y_test.astype(X.dtype)
+        self.k = Y.shape[1]
+        self.link = problem.link(self.k)
         self.l2 = np.full((self.A.shape[1], 1), problem.l2, dtype=X.dtype)
         if problem.fit_intercept and not problem.penalise_intercept:
             self.l2[-1] = 0
 
     def _design(self, X):
         return np.column_stack([X, np.ones(len(X), X.dtype)]) if self.problem.fit_intercept else X
-
-    def means(self, Z):
-        if not self.problem.classifies:
-            return Z
-        return softmax(Z, axis=-1) if self.k > 1 else (1 / (1 + np.exp(-Z))).astype(Z.dtype)
-
-    def bend(self, P, U):
-        """The Hessian of each row's loss in its outputs, at means P, shape (n, k), times U, shape (n, k, ...)."""
-        P = P.reshape(P.shape + (1,) * (U.ndim - 2))
-        if not self.problem.classifies:
-            return U
-        return P * (U - (P * U).sum(axis=1, keepdims=True)) if self.k > 1 else P * (1 - P) * U
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
@@ -75,13 +63,8 @@ class _Linear:
 
         def loss(w):
             Z, W = self.A @ w.reshape(p, k), w.reshape(p, k)
-            if not self.problem.classifies:
-                losses = 0.5 * (Z - self.Y) ** 2
-            elif k > 1:
-                losses = logsumexp(Z, axis=1) - (Z * self.Y).sum(axis=1)
-            else:
-                losses = np.logaddexp(0, Z) - Z * self.Y
-            gradient = self.A.T @ (self.means(Z) - self.Y) / n + self.l2 * W
+            gradient = self.A.T @ (self.link.mean(Z) - self.Y) / n + self.l2 * W
+            losses = self.link.loss(Z, self.Y)
             return losses.sum() / n + 0.5 * (self.l2 * W**2).sum(), gradient.ravel().astype(float)
 
         w = np.zeros(p * k)
@@ -97,7 +80,7 @@ class _Linear:
     def hessian(self, W):
         (n, p), k = self.A.shape, self.k
         H = np.zeros((k, p, k, p))
-        S = self.bend(self.means(self.A @ W), np.broadcast_to(np.eye(k, dtype=W.dtype), (n, k, k)))
+        S = self.link.hessians(self.link.mean(self.A @ W))
         for a in range(k):
             for b in range(a, k):
                 H[a, :, b] = H[b, :, a] = self.A.T @ (self.A * S[:, a, b, None])
@@ -153,15 +136,17 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
     A, k = model.A, model.k
     p = A.shape[1]
     W, factor = model.train()
-    P = model.means(A @ W)
+    P = model.link.mean(A @ W)
     moved = P - model.Y  # of the row's gradient: outer(x, moved)
     if rescaled:
         inverse = cho_solve(factor, np.eye(k * p)).reshape(k, p, k, p)
         for start in range(0, len(A), BLOCK):
             rows = slice(start, start + BLOCK)
             reach = np.einsum("ip,apbq,iq->iab", A[rows], inverse, A[rows], optimize=True)
-            moved[rows] = np.linalg.solve(np.eye(k) - model.bend(P[rows], reach), moved[rows][..., None])[..., 0]
-    slopes = model.means(model.A_test @ W) - model.Y_test  # (t, k)
+            moved[rows] = np.linalg.solve(np.eye(k) - model.link.hessians(P[rows]) @ reach, moved[rows][..., None])[
+                ..., 0
+            ]
+    slopes = model.link.mean(model.A_test @ W) - model.Y_test  # (t, k)
     V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
     return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))
 
@@ -224,14 +209,16 @@ def unrolled(
         path = []
         for rows in batches:
             path.append(W)
-            W = decay * W - lr / len(rows) * (A[rows].T @ (model.means(A[rows] @ W) - Y[rows]))
-        slopes = model.means(model.A_test @ W) - model.Y_test
+            W = decay * W - lr / len(rows) * (A[rows].T @ (model.link.mean(A[rows] @ W) - Y[rows]))
+        slopes = model.link.mean(model.A_test @ W) - model.Y_test
         V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)  # d (test losses) / d W
         for rows, W in zip(reversed(batches), reversed(path)):
-            P, U = model.means(A[rows] @ W), (A[rows] @ V).reshape(len(rows), k, -1)
+            P, U = model.link.mean(A[rows] @ W), (A[rows] @ V).reshape(len(rows), k, -1)
             scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
             V *= decay
-            V -= lr / len(rows) * (A[rows].T @ model.bend(P, U).reshape(len(rows), -1))
+            C = model.link.hessians(P)
+            bent = C @ U if k > 1 else C * U  # the same, but a product of matrices of one entry takes longer
+            V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
     return scores / n_replays
 
 

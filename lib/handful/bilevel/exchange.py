@@ -22,7 +22,7 @@ class Exchange(Strategy):
 
     _options = {"batch_size": or_none(integer()), "max_iter": integer()}
 
-    def __init__(self, batch_size=None, *, max_iter=200):
+    def __init__(self, batch_size=None, *, max_iter=200) -> None:
         self.batch_size = batch_size
         self.max_iter = max_iter
 
@@ -72,7 +72,7 @@ class Elimination(Strategy):
 
     _options = {"batch_size": or_none(integer())}
 
-    def __init__(self, batch_size=None):
+    def __init__(self, batch_size=None) -> None:
         self.batch_size = batch_size
 
     def run(self, model, size, *, rule, weighting, labels, bar):

@@ -33,7 +33,7 @@ class Forward(Strategy):
     ranks = True
     _options = {"batch_size": or_none(integer()), "n_start": or_none(integer()), "every_class": one_of(True, False)}
 
-    def __init__(self, batch_size=None, *, n_start=None, every_class=True):
+    def __init__(self, batch_size=None, *, n_start=None, every_class=True) -> None:
         self.batch_size = batch_size
         self.n_start = n_start
         self.every_class = every_class

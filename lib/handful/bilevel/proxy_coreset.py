@@ -47,7 +47,7 @@ class ProxyCoreset(Selector):
 
     _size_per_column = np.inf  # from a sample of rows in blocks: the proxy's columns count
 
-    def __init__(self, selector=None, proxy=None, *, size=100, random_state=None):
+    def __init__(self, selector=None, proxy=None, *, size=100, random_state=None) -> None:
         self.selector = selector
         self.proxy = proxy
         self.size = size

@@ -1,6 +1,6 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -112,10 +112,10 @@ class BilevelCoreset(Selector):
         problem: Any = None,
         *,
         size: int = 100,
-        rule: str = "auto",
-        weighting: str = "auto",
+        rule: Literal["auto", "quadratic", "linear"] = "auto",
+        weighting: Literal["auto", "binary", "optimised", "corrective"] = "auto",
         strategy: Any = "forward",
-        outer: str = "train",
+        outer: Literal["train", "train+validation", "validation"] = "train",
         ihvp: Any = "auto",
         random_state: Seed = None,
         verbose: bool = False,

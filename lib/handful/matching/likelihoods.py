@@ -61,7 +61,7 @@ class PoissonLink(Link):
         return (rate - Y * np.log(rate))[:, 0]
 
     def derivatives(self, Z, Y):
-        """First and second derivative of each row's loss by its linear predictor, shapes (n, 1) and (n, 1, 1)."""
+        """As `Link.derivatives`."""
         if not self.softplus:
             return np.exp(Z) - Y, np.exp(Z)[:, :, None]
         p, rate = expit(Z), np.maximum(np.logaddexp(0, Z), 1e-300)
@@ -72,6 +72,8 @@ class Likelihood:
     """Log-likelihoods of a function of parameters (K, p), X (k, d) and y (k,), or of the first two without y."""
 
     n_outputs = 0  # linear predictors by which the parameters act, whose derivatives are known
+    squares = False  # whether second moments say it all
+    classes: Any = None  # the labels of a classification
 
     def __init__(self, function: Any):
         self.function = function
@@ -145,11 +147,7 @@ class LinearLikelihood(Likelihood):
     def derivatives(self, theta, X, y):
         """At parameters (p,): rows of the design, and the first and second derivatives of their losses by output."""
         A = self.design(X)
-        eta = A @ theta.reshape(self.n_outputs, -1).T
-        if self.counts:
-            return A, *self.link.derivatives(eta, y)
-        P = self.link.mean(eta)
-        return A, P - y, self.link.hessians(P)
+        return A, *self.link.derivatives(A @ theta.reshape(self.n_outputs, -1).T, y)
 
     def gradients(self, theta, X, y):
         """Gradient of each row's log-likelihood, shape (rows, p), at parameters of shape (p,)."""

@@ -233,7 +233,7 @@ class MatchedCoreset(Selector):
     def _choose(self, rows, rng):
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
-        self.kl_, self.parameters_, self.classes_ = float("nan"), None, getattr(rows.model, "classes", None)
+        self.kl_, self.parameters_, self.classes_ = float("nan"), None, rows.model.classes
         if not isinstance(self.at, str):
             theta = stacked(self.at, "at")
             if self.size is not None and len(theta) >= max(self.size, PURSUED):
@@ -242,7 +242,7 @@ class MatchedCoreset(Selector):
             return self._match(rows, partial(equations.values_at, theta=theta), 1 + len(theta))
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
-        if getattr(rows.model, "squares", False):
+        if rows.model.squares:
             n_moments = (rows.n_columns + 2) * (rows.n_columns + 3) // 2
             if self.at == "posterior" or self.size is None or self.size >= n_moments:
                 return self._match(rows, equations.second_moments, n_moments)

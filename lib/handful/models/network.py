@@ -134,7 +134,7 @@ class Network(Problem):
         random_state: int = 0,
     ) -> None:
         self.module = module
-        self.loss = loss
+        self.loss = loss  # type: ignore[method-assign]
         self.train = train
         self.curvature = curvature
         self.curvature_batch_size = curvature_batch_size

@@ -62,7 +62,9 @@ class CNTK(TangentKernel):
 
     _options = {"filters": _check_filters, "shape": _check_shape, "head": one_of("flatten", "pool")}
 
-    def __init__(self, filters=(5, 5), *, head="flatten", hidden=1, shape=None, w_std=1.0, b_std=0.05, device=None):
+    def __init__(
+        self, filters=(5, 5), *, head="flatten", hidden=1, shape=None, w_std=1.0, b_std=0.05, device=None
+    ) -> None:
         self.filters = filters
         self.head = head
         self.hidden = hidden

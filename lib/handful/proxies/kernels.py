@@ -110,7 +110,7 @@ class RBF(Kernel):
 
     _options = {"gamma": or_none(number(above=0))}
 
-    def __init__(self, gamma=None):
+    def __init__(self, gamma=None) -> None:
         self.gamma = gamma
 
     def _matrix(self, X, Y):

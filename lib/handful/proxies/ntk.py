@@ -102,7 +102,7 @@ class NTK(TangentKernel):
            [0.0796, 0.5   ]])
     """
 
-    def __init__(self, hidden=2, *, w_std=1.0, b_std=0.05):
+    def __init__(self, hidden=2, *, w_std=1.0, b_std=0.05) -> None:
         self.hidden = hidden
         self.w_std = w_std
         self.b_std = b_std

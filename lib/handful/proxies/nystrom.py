@@ -58,7 +58,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     _options = {"n_landmarks": integer(), "rtol": or_none(number(least=0, below=1))}
 
-    def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None):
+    def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None) -> None:
         self.kernel = kernel
         self.n_landmarks = n_landmarks
         self.rtol = rtol

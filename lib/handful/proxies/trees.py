@@ -43,7 +43,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     _options = {"n_components": integer()}
 
-    def __init__(self, forest=None, *, n_components=64, random_state=None):
+    def __init__(self, forest=None, *, n_components=64, random_state=None) -> None:
         self.forest = forest
         self.n_components = n_components
         self.random_state = random_state
