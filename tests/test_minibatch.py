@@ -7,19 +7,14 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
-WEIGHTS_ARE_DRAWS = (
-    "batches are drawn at random, so a weight of two and a row twice agree in expectation, not draw by draw"
-)
+# Batches are drawn along the rows: see test_contracts for what holds of a row of weight two.
+CHECKS = estimator_checks_generator(MiniBatchKMeans(n_clusters=3, n_steps=100, random_state=0))
 
 
-@parametrize_with_checks(
-    [MiniBatchKMeans(n_clusters=3, n_steps=100, random_state=0)],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_DRAWS,
-        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_DRAWS,
-    },
+@pytest.mark.parametrize(
+    ("estimator", "check"), [(one, c) for one, c in CHECKS if "check_sample_weight_equivalence_on" not in str(c)]
 )
 def test_is_a_scikit_learn_clusterer(estimator, check):
     check(estimator)
@@ -83,7 +78,7 @@ def test_sampler_hears_the_gradient_norms_times_the_sample_weight():
     nearest = np.sqrt(((X[:10, None] - start) ** 2).sum(axis=2)).min(axis=1)
     np.testing.assert_allclose(heard[0], 2 * nearest * sample_weight[:10], atol=1e-12)
     assert model.counts_.sum() == pytest.approx(2 * sample_weight[:10].sum())
-    with pytest.raises(ValueError, match="40 points, but X has 39"):
+    with pytest.raises(ValueError, match="sampler must draw from the 39 rows of X"):
         MiniBatchKMeans(3, sampler=Recorder()).fit(X[:-1])
 
 

@@ -52,6 +52,7 @@ class Medoids(Selector):
         present = np.flatnonzero(sample_weight)
         u = sample_weight[present]
         X, _ = centred(X[present], u)
+        X = X / 2.0 ** np.frexp(np.abs(X).max())[1]  # squares that float32 holds, and the same digits
         with one_blas_thread():
             if self.size <= FEW:
                 centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(np.float32)

@@ -6,7 +6,7 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.blocks import by_blocks, check_in_memory
+from handful.blocks import by_blocks
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -17,7 +17,8 @@ from handful.checks import (
     integer,
 )
 from handful.clustering.distances import nearest_centers
-from handful.clustering.estimators import CentersEstimator
+from handful.clustering.estimators import CentersEstimator, word_or_centers
+from handful.clustering.seeding import draw_along
 from handful.linalg import cell_means, centred, nearest_center
 
 
@@ -58,8 +59,9 @@ class MiniBatchKMeans(CentersEstimator):
     Parameters
     ----------
     n_clusters : int, K
-    sampler : None draws uniformly; one of `handful.sampling`'s samplers over the rows of X; or a function
-        ``(X, rng) -> sampler`` that makes one. `fit` tells it the norm of each point's gradient.
+    sampler : None draws rows by their weights; one of `handful.sampling`'s samplers over the rows of X, which goes on
+        from one `fit` to the next; or a function ``(X, rng) -> sampler`` that makes one. `fit` tells it each point's
+        gradient norm.
     batch_size : int, points in a batch, at most n; a sampler brings its own
     n_steps : int, batches of one `fit`
     init : "k-means++" (on a random subset of at most max(3 K, 10 batch_size) rows) or an array (K, d)
@@ -85,7 +87,12 @@ class MiniBatchKMeans(CentersEstimator):
     (5, 2)
     """
 
-    _options = {"n_clusters": integer(), "batch_size": integer(), "n_steps": integer()}
+    _options = {
+        "n_clusters": integer(),
+        "batch_size": integer(),
+        "n_steps": integer(),
+        "init": word_or_centers("k-means++"),
+    }
 
     def __init__(
         self,
@@ -97,7 +104,7 @@ class MiniBatchKMeans(CentersEstimator):
         init="k-means++",
         random_state=None,
         verbose=False,
-    ):
+    ) -> None:
         self.n_clusters = n_clusters
         self.sampler = sampler
         self.batch_size = batch_size
@@ -115,25 +122,26 @@ class MiniBatchKMeans(CentersEstimator):
         ----------
         X : array or CSR matrix, shape (n, d); of a sparse one a batch is made dense at a time
         y : ignored
-        sample_weight : shape (n,), how often each row counts; multiplied with the importance weights
+        sample_weight : shape (n,), how often each row counts: how often it is drawn, or with a sampler a factor of the
+            importance weights
 
         Raises
         ------
         ValueError
             for more clusters than rows, bad weights, or a sampler over another number of points
         """
-        check_in_memory("MiniBatchKMeans", X, sample_weight)
         X, sample_weight = self._check(X, sample_weight, reset=True)
         rng, n = as_generator(self.random_state), X.shape[0]
         self._start(X, sample_weight, rng)
         sampler = self.sampler(X, rng) if callable(self.sampler) else self.sampler
-        if sampler is not None and sampler.n != n:
-            raise ValueError(f"the sampler draws from {sampler.n} points, but X has {n} rows.")
+        if sampler is not None and getattr(sampler, "n", None) != n:
+            raise ValueError(f"sampler must draw from the {n} rows of X, got sampler={sampler!r}.")
+        cumulated, ones = np.cumsum(sample_weight), np.ones(min(self.batch_size, n))
         for attribute in ("labels_", "inertia_"):  # of an earlier fit, should this one be interrupted
             vars(self).pop(attribute, None)
         for _ in tqdm(range(self.n_steps), desc="MiniBatchKMeans", unit="batch", disable=not self.verbose):
             if sampler is None:
-                self._step(X, rows := rng.integers(n, size=min(self.batch_size, n)), sample_weight[rows])
+                self._step(X, draw_along(cumulated, rng.random(len(ones))), ones)
             else:
                 rows, weights = sampler.sample()
                 sampler.update(self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows])
@@ -167,28 +175,24 @@ class MiniBatchKMeans(CentersEstimator):
         X = self._validate(X, reset=reset)
         if reset:
             check_options(self)
-            check_size(self.n_clusters, X.shape[0], X.shape[0], name="n_clusters")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        return X, check_sample_weight(sample_weight, X.shape[0])
+        sample_weight = check_sample_weight(sample_weight, X.shape[0])
+        if reset:
+            check_size(self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters")
+        return X, sample_weight
 
     def _start(self, X, sample_weight, rng):
         if isinstance(self.init, str):
-            if self.init != "k-means++":
-                raise ValueError(f"init must be 'k-means++' or an array of centres, got {self.init!r}.")
             from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
 
-            size = min(X.shape[0], max(3 * self.n_clusters, 10 * self.batch_size))
-            rows = rng.choice(X.shape[0], size=size, replace=False) if size < X.shape[0] else np.arange(X.shape[0])
-            if np.count_nonzero(sample_weight[rows]) < self.n_clusters:
-                rows = np.arange(X.shape[0])
+            rows, size = np.flatnonzero(sample_weight), max(3 * self.n_clusters, 10 * self.batch_size)
+            rows = rng.choice(rows, size, replace=False) if size < len(rows) else rows
             seed, weights = int(rng.integers(MAX_SEED)), sample_weight[rows]
             near, _ = centred(X[rows], weights)
             _, chosen = kmeans_plusplus(near, self.n_clusters, sample_weight=weights, random_state=seed)
             centers = X[rows[chosen]].toarray() if sparse.issparse(X) else X[rows[chosen]]
         else:
-            centers = np.asarray(self.init)
-            if centers.shape != (self.n_clusters, X.shape[1]):
-                raise ValueError(f"init must have shape {(self.n_clusters, X.shape[1])}, got {centers.shape}.")
+            centers = self._given_centers(X.dtype)
         self.cluster_centers_ = np.array(centers, dtype=X.dtype, order="C")
         self.counts_, self.n_steps_ = np.zeros(self.n_clusters), 0
 

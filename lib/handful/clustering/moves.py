@@ -12,7 +12,7 @@ ROWS = 1 << 14  # points handled at once
 NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
-def removal_losses(weights, offset, slope, K, best, share, hard, n_clusters):
+def removal_losses(weights, slope, K, best, share, hard, n_clusters):
     """Upper bound on what the bound loses without each cluster, in nats, float64 array of shape (C,).
 
     Each point adds what its log-sum over K(n) loses without the cluster. A point whose K(n) has no other cluster makes
@@ -21,11 +21,10 @@ def removal_losses(weights, offset, slope, K, best, share, hard, n_clusters):
     if K.shape[1] == 1:
         return np.where(np.bincount(K[:, 0], minlength=n_clusters) > 0, np.inf, 0.0)
     loss = np.zeros(n_clusters)
-    offset, slope = offset.astype(np.float64), slope.astype(np.float64)
     for start in range(0, len(K), ROWS):
         part = slice(start, start + ROWS)
         u, k, p = weights[part], K[part], share[part]
-        exponents = -offset[k] - slope[k] * best[part]  # the largest first
+        exponents = -np.float64(slope) * best[part]  # the largest first
         others = exponents[:, 1:]
         if not hard:
             others = np.exp(others - others[:, :1]).sum(axis=1, keepdims=True)
@@ -73,7 +72,7 @@ def _draw_far(Y, weights, entries, start, stop, n_kept, A, a, u):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def split_gains(
-    start, stop, Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, price, gain, halves, total
+    start, stop, Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, gain, halves, total
 ):
     """What the bound gains when one cluster is cut in two by 2-means, for each cluster.
 
@@ -81,12 +80,11 @@ def split_gains(
     ----------
     start, stop : int, the clusters to do
     Y, weights, share, best : of the E-step
-    slope : array, shape (C,), of the values
+    slope : float, of the values
     entries, edges : from `group_by_cluster`, all entries
     centers : array, shape (C, p)
     uniforms : array, shape (C, 2), in [0, 1), which draw the first halves
     hard : bool, each point wholly with its best cluster
-    price : float, by which the values of the halves rise, as they share a prior
     gain : float64 array, shape (C,), out, in nats; 0 where a cluster cannot be cut
     halves : array, shape (2 C, p), out: the centres of the halves of each cluster, the heavier first
     total : float64 buffer, shape (2 p,)
@@ -137,8 +135,8 @@ def split_gains(
             s, t = _two_distances(Y[i], halves, a, halves, b)
             if s > t:
                 s, t = t, s
-            old = np.float64(slope[c]) * np.float64(best[i, k])
-            near, far = price + np.float64(slope[c]) * s, price + np.float64(slope[c]) * t
+            old = np.float64(slope) * np.float64(best[i, k])
+            near, far = np.float64(slope) * s, np.float64(slope) * t
             z = old - near
             if hard:
                 risen += weights[i] * z

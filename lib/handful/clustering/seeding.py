@@ -37,8 +37,8 @@ def _centred(X, weights):
     return Y, row_norms(Y, squared=True)
 
 
-def _draw(cumulated, u):
-    # Indices drawn with the probabilities whose cumulated sums are given, for uniform u; never one of probability 0.
+def draw_along(cumulated, u):
+    """Indices drawn by the probabilities whose cumulated sums are given, for uniform u; never one of probability 0."""
     found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
     return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
 
@@ -103,7 +103,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
     n_trials = 2 + int(np.log(n_clusters)) if n_trials is None else n_trials
     Y, sq = _centred(X, weights)
     small_weights = (weights / weights.max()).astype(X.dtype)
-    chosen = [int(_draw(np.cumsum(weights), rng.random()))]
+    chosen = [int(draw_along(np.cumsum(weights), rng.random()))]
     closest = sq_distances(Y[chosen], Y, sq[chosen], sq)[0]
     closest[chosen] = 0
     labels, n_distances = np.zeros(n, np.intp), n
@@ -114,7 +114,7 @@ def kmeans_plusplus(X, n_clusters, *, sample_weight=None, n_trials=None, rng):
             return np.array(_fill_up(chosen, n_clusters, weights, rng)), labels, n_distances
         # Early seeds change the distances most. Blocks begin short, or most of their candidates would be rejected.
         steps = min(1 + len(chosen) // 8, n_clusters - len(chosen))
-        candidates = _draw(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
+        candidates = draw_along(cumulated, rng.random(min(limit, n_trials * steps + n_trials)))
         distances = sq_distances(Y[candidates], Y, sq[candidates], sq)
         n_distances += distances.size
         left = n_clusters - len(chosen)
@@ -170,13 +170,13 @@ def afkmc2(X, n_clusters, *, chain_length=2, sample_weight=None, rng, block=None
     weights = np.ones(n) if sample_weight is None else sample_weight
     Y, sq = _centred(X, weights)
     seeds = np.empty(n_clusters, np.intp)
-    seeds[0] = _draw(np.cumsum(weights), rng.random())
+    seeds[0] = draw_along(np.cumsum(weights), rng.random())
     first = seeds[:1]
     gained = weights * sq_distances(Y[first], Y, sq[first], sq)[0]
     total = gained.sum()
     proposal = 0.5 * weights / weights.sum() + (0.5 * gained / total if total > 0 else 0.0)
     shape = (n_clusters - 1, chain_length)
-    candidates, uniforms = _draw(np.cumsum(proposal), rng.random(shape)), rng.random(shape)
+    candidates, uniforms = draw_along(np.cumsum(proposal), rng.random(shape)), rng.random(shape)
     chains = max(1, 512 // chain_length) if block is None else block
     n_distances = n
     for start in range(0, n_clusters - 1, chains):

@@ -8,11 +8,9 @@ from handful.clustering import moves as moving
 from handful.clustering import vcgmm_kernels as kernels
 
 REORDER_AFTER = (2, 6)  # iterations after which rows are sorted by cluster, so that centres stay in the cache
-FLOOR_SHARE = 1e-3  # least variance of a cluster over the shared one, so that none shrinks onto a point
 MAX_ROUNDS = 10  # rounds of moves
 SETTLED = 1e-3  # moves begin when an iteration raises the bound by less, in nats per point and dimension
 ATTEMPTS = 3  # tries in a round, each with a quarter of the moves of the one before
-N_SHARED = 2  # iterations after which the isotropic model gets a variance per cluster, as in the authors' code
 
 
 @dataclass(frozen=True)
@@ -52,28 +50,18 @@ PAPER = TruncatedEM("random", None, False, "relative")
 
 @dataclass
 class Mixture:
-    """Isotropic Gaussian mixture in the coordinates in which it is fitted; rows padded with zeros.
+    """Gaussian mixture of equal priors and one variance, in the coordinates of the fit; rows padded with zeros.
 
     Attributes
     ----------
     centers : array, shape (C, p)
-    variance : float64 array, shape (C,); all equal where the variance is shared
-    log_prior : float64 array, shape (C,)
+    variance : float; 0 until eq. (8) gives it
     neighbours : int32 array, shape (C, G), each cluster's neighbourhood, itself first
     """
 
     centers: np.ndarray
-    variance: np.ndarray
-    log_prior: np.ndarray
+    variance: float
     neighbours: np.ndarray
-
-    def copy(self):
-        return Mixture(*(a.copy() for a in (self.centers, self.variance, self.log_prior, self.neighbours)))
-
-    def restore(self, other):
-        """Take the values of `other`, a mixture of the same shape."""
-        for name in ("centers", "variance", "log_prior", "neighbours"):
-            getattr(self, name)[:] = getattr(other, name)
 
 
 @dataclass
@@ -147,7 +135,6 @@ class VariationalEM:
     n_features : int, D, columns of Y that are not padding
     K : int32 array, shape (n, C')
     n_random : int, random clusters that join each search set
-    shared : bool, one variance and equal priors, as in the paper
     key : int, for the random clusters
     threads : kernels.Threads
     floor : float, the least variance
@@ -156,11 +143,9 @@ class VariationalEM:
     past : Statistics of further rows, which stay with their clusters (incremental EM, Neal and Hinton 1998), or None
     """
 
-    def __init__(
-        self, Y, weights, n_features, K, *, n_random, shared, key, threads, floor, hard=False, n_steps=0, past=None
-    ):
+    def __init__(self, Y, weights, n_features, K, *, n_random, key, threads, floor, hard=False, n_steps=0, past=None):
         self.Y, self.weights, self.K = Y, weights, K
-        self.n_features, self.n_random, self.shared = n_features, n_random, shared
+        self.n_features, self.n_random = n_features, n_random
         self.key, self.threads, self.floor = np.uint64(key), threads, floor
         self.past, self.total = past, weights.sum() + (0.0 if past is None else past.mass.sum())
         self.rows = np.arange(len(Y))  # where each row stood before the reordering
@@ -188,10 +173,10 @@ class VariationalEM:
         """
         trace, previous, rounds = Trace(), None, MAX_ROUNDS if moves == "split" else 0
         per_point = self.total * self.n_features
-        for _ in range(n_warmup if not mixture.variance[0] > 0 else 0):
+        for _ in range(n_warmup if not mixture.variance > 0 else 0):
             self.e_step(mixture, trace)
             self._update_neighbours(mixture)
-            mixture.variance[:] = 0.0
+            mixture.variance = 0.0
         for n_iter in range(max_iter + 1):
             bound = self.e_step(mixture, trace)
             trace.bounds.append(bound)
@@ -220,16 +205,15 @@ class VariationalEM:
     def _split(self, mixture, trace, bound):
         # One round of moves, undone unless the bound rises. Returns the bound and how many clusters moved.
         n_clusters = len(mixture.centers)
-        offset, slope, _ = self._values(mixture)
-        loss = moving.removal_losses(self.weights, offset, slope, self.K, self.best, self.share, self.hard, n_clusters)
+        slope, _ = self._values(mixture)
+        loss = moving.removal_losses(self.weights, slope, self.K, self.best, self.share, self.hard, n_clusters)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
         p, dtype = self.Y.shape[1], self.Y.dtype
         gain, halves = np.zeros(n_clusters), np.empty((2 * n_clusters, p), dtype)
         keys = self.key + np.arange(2 * n_clusters, dtype=np.uint64)
         uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
-        price = 0.0 if self.shared else float(np.log(2))  # the halves share the prior
         arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
-        arrays += uniforms, self.hard, price, gain, halves
+        arrays += uniforms, self.hard, gain, halves
         self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
@@ -237,13 +221,10 @@ class VariationalEM:
         pairs = moving.choose_moves(loss, gain, *orders, self.K, *firsts)
         if not len(pairs):
             return bound, 0
-        before, K = mixture.copy(), self.K.copy()
+        before = mixture.centers.copy(), mixture.neighbours.copy(), self.K.copy()
         for _ in range(ATTEMPTS):
             removed, cut = pairs.T
             mixture.centers[cut], mixture.centers[removed] = halves[2 * cut], halves[2 * cut + 1]
-            mixture.variance[removed] = mixture.variance[cut]
-            mixture.log_prior[cut] -= price
-            mixture.log_prior[removed] = mixture.log_prior[cut]
             for c, s in pairs:
                 rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
@@ -251,8 +232,7 @@ class VariationalEM:
             moved = self.e_step(mixture, trace)
             if moved > bound:
                 return moved, len(pairs)
-            mixture.restore(before)
-            self.K[:] = K
+            mixture.centers[:], mixture.neighbours[:], self.K[:] = before
             pairs = pairs[: len(pairs) // 4]  # the pairs of largest gain
             if not len(pairs):
                 break
@@ -265,11 +245,11 @@ class VariationalEM:
         if self.found is None:
             shape = (n, min(n_kept * width, n_clusters) + self.n_random + 4)
             self.found, self.found_value = np.empty(shape, np.int32), np.empty(shape, self.Y.dtype)
-        first = not mixture.variance[0] > 0
+        first = not mixture.variance > 0
         if first:
-            mixture.variance[:] = 1.0  # the order of the distances does not depend on it
-        offset, slope, constant = self._values(mixture)
-        values = self.Y, mixture.centers, offset, slope
+            mixture.variance = 1.0  # the order of the distances does not depend on it
+        slope, constant = self._values(mixture)
+        values = self.Y, mixture.centers, slope
         n_further = n * self.n_random
         further = kernels.mix(self.key + np.arange(n_further, dtype=np.uint64)) % np.uint64(n_clusters)
         search = self.K, mixture.neighbours, further.astype(np.int32).reshape(n, self.n_random)
@@ -281,24 +261,21 @@ class VariationalEM:
         trace.n_distances += int(self.n_found.sum(dtype=np.int64))
         if first:  # eq. (8)
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
-            mixture.variance[:] = max(nearest, self.floor)
-            offset, slope, constant = self._values(mixture)
+            mixture.variance = max(nearest, self.floor)
+            slope, constant = self._values(mixture)
         negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
-        arrays = offset, slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
+        arrays = slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
         self.threads.run(kernels.responsibilities, n, *arrays)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)
-            bound -= float((offset * self.past.mass + slope * (self.past.scatter + self.past.mass * moved)).sum())
+            bound -= float((slope * (self.past.scatter + self.past.mass * moved)).sum())
         return bound
 
     def _values(self, mixture):
-        # Minus the log joint is offset + slope * squared distance + constant. Without the constant float32 suffices.
-        log_volume = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance)
-        offset = log_volume - mixture.log_prior
-        constant = offset.min()
-        dtype = self.Y.dtype
-        return (offset - constant).astype(dtype), (0.5 / mixture.variance).astype(dtype), constant
+        # Minus the log joint is slope * squared distance + constant. Without the constant float32 suffices.
+        constant = 0.5 * self.n_features * np.log(2 * np.pi * mixture.variance) + np.log(len(mixture.centers))
+        return self.Y.dtype.type(0.5 / mixture.variance), constant
 
     def _update_neighbours(self, mixture):
         n_clusters, width = mixture.neighbours.shape
@@ -313,8 +290,8 @@ class VariationalEM:
 
     def _m_step(self, mixture):
         self._update_neighbours(mixture)
-        statistics = self._statistics(mixture.centers)
-        self._set_variance(mixture, statistics.mass, statistics.scatter)
+        scatter = self._statistics(mixture.centers).scatter.sum()
+        mixture.variance = max(scatter / (self.n_features * self.total), self.floor)
 
     def _statistics(self, centers):
         # Statistics under the present responsibilities; overwrites `centers` with the means.
@@ -330,17 +307,6 @@ class VariationalEM:
             used = found.mass > 0
             centers[used] = found.means[used]
         return found
-
-    def _set_variance(self, mixture, mass, scatter):
-        shared = scatter.sum() / (self.n_features * self.total)
-        if self.shared or self.n_steps < N_SHARED:
-            mixture.variance[:] = max(shared, self.floor)
-            return
-        if self.n_steps == N_SHARED:  # fixed from here on, so that the bound keeps rising
-            self.floor = max(self.floor, FLOOR_SHARE * shared)
-        used = mass > 0
-        mixture.variance[used] = np.maximum(scatter[used] / (self.n_features * mass[used]), self.floor)
-        mixture.log_prior[:] = np.log(np.maximum(mass / self.total, np.finfo(np.float64).tiny))
 
     @staticmethod
     def _introduce(neighbours, c, home):

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import ClassifierTags
 from sklearn.utils.extmath import row_norms
 from tqdm.auto import tqdm
 
@@ -16,7 +17,6 @@ from handful.checks import (
     check_integer,
     check_magnitude,
     check_options,
-    check_rows,
     check_sample_weight,
     integer,
     number,
@@ -24,10 +24,9 @@ from handful.checks import (
     or_none,
 )
 from handful.clustering.distances import nearest_centers, probable_centers
-from handful.clustering.estimators import MixtureEstimator
+from handful.clustering.estimators import MixtureEstimator, word_or_centers
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
-    N_SHARED,
     PAPER,
     SETTLED,
     Mixture,
@@ -50,12 +49,6 @@ SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the sa
 N_SHIFT = 4096  # rows whose median becomes the origin
 
 
-def _init(name, value, *, of):
-    # an array is checked where its shape can be
-    if isinstance(value, (str, bytes)):
-        one_of("auto", "greedy", "k-means++", "afkmc2")(name, value, of=of)
-
-
 def _algorithm(name, value, *, of):
     if not isinstance(value, TruncatedEM):
         one_of(*ALGORITHMS)(name, value, of=of)
@@ -76,7 +69,6 @@ class VCGMM(MixtureEstimator):
     init : "greedy" (k-means++, the best of 2 + log C draws), "k-means++", "afkmc2" (the paper's: short Markov chains
         instead of passes, from random first sets), an array of centres, shape (C, d), or "auto": "greedy" up to 1,000
         clusters, and then seeds of "afkmc2" with each row at its nearest one, whose time hardly grows with C
-    covariance : "shared", one variance and equal priors, as in the paper; "isotropic", a variance and a prior each
     assignment : "soft", truncated posteriors; "hard" gives each point to its best cluster alone, which is the objective
         of k-means and the fastest; "hardened" fits soft assignments first, then hard ones in a further phase: for a
         small quantisation error whether clusters overlap or rows repeat
@@ -92,8 +84,7 @@ class VCGMM(MixtureEstimator):
     Attributes
     ----------
     cluster_centers_ : array, shape (C, d)
-    variance_ : float, or with "isotropic" float64 array of shape (C,)
-    weights_ : float64 array, shape (C,), priors
+    variance_ : float, in each direction, the same for all clusters, as in the paper, whose priors are equal, too
     counts_ : float64 array, shape (C,), weight of the rows of each cluster, including rows of earlier `partial_fit`
     lower_bound_ : float, of the log-likelihood of all rows, in nats; estimated where there is a coreset
     lower_bounds_ : list of float, after each E-step of the last phase; never decreasing
@@ -119,8 +110,7 @@ class VCGMM(MixtureEstimator):
         "n_clusters": integer(),
         "coreset_size": or_none(integer()),
         "n_neighbors": integer(),
-        "init": _init,
-        "covariance": one_of("shared", "isotropic"),
+        "init": word_or_centers("auto", "greedy", "k-means++", "afkmc2"),
         "assignment": one_of("soft", "hard", "hardened"),
         "algorithm": _algorithm,
         "tol": number(least=0),
@@ -134,7 +124,6 @@ class VCGMM(MixtureEstimator):
         coreset_size: int | None = None,
         n_neighbors: int = 5,
         init: Any = "auto",
-        covariance: str = "shared",
         assignment: str = "soft",
         algorithm: str = "fast",
         tol: float = 1e-4,
@@ -148,7 +137,6 @@ class VCGMM(MixtureEstimator):
         self.coreset_size = coreset_size
         self.n_neighbors = n_neighbors
         self.init = init
-        self.covariance = covariance
         self.assignment = assignment
         self.algorithm = algorithm
         self.tol = tol
@@ -246,8 +234,6 @@ class VCGMM(MixtureEstimator):
 
     def _keep_labels(self, X, weights):
         self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-        if self.covariance == "isotropic":
-            self.labels_ = self._likeliest(X)
         self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
 
     def _set_frame(self, rows):
@@ -266,7 +252,6 @@ class VCGMM(MixtureEstimator):
         # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
         eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
         floor = max(eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps)
-        n_steps = 0 if past is None else N_SHARED
         phases = [(size, self.assignment == "hard", SETTLED) for size in self._sizes(len(Y), how.grow and not go_on)]
         if self.assignment == "hardened":
             phases.append((len(Y), False, SOFTENED))
@@ -289,10 +274,9 @@ class VCGMM(MixtureEstimator):
                     mine, u, K = mine[order], u[order], mixture.neighbours[first[order]]
                 if hard:
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
-                now = dict(n_random=how.n_random, shared=self.covariance == "shared", hard=hard, floor=floor, past=past)
+                now = dict(n_random=how.n_random, hard=hard, floor=floor, past=past, n_steps=n_iter)
                 key = rng.integers(2**63)
-                em = VariationalEM(mine, u, rows.shape[1], K, key=key, threads=threads, n_steps=n_steps, **now)
-                trace = em.run(
+                trace = VariationalEM(mine, u, rows.shape[1], K, key=key, threads=threads, **now).run(
                     mixture,
                     tol=max(self.tol, least_tol),
                     max_iter=self.max_iter,
@@ -301,7 +285,6 @@ class VCGMM(MixtureEstimator):
                     moves=how.moves if past is None else None,  # earlier rows cannot be cut
                     progress=bar.update,
                 )
-                floor, n_steps = em.floor, em.n_steps
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
         trace.n_iter = n_iter
@@ -317,8 +300,7 @@ class VCGMM(MixtureEstimator):
 
     def _begin(self, Y, weights, rng, how, floor, go_on):
         # Returns the first mixture, the first cluster of each row (or None) and the distances computed.
-        C, width = self.n_clusters, min(self.n_neighbors, self.n_clusters)
-        variance, log_prior = np.zeros(C), np.full(C, -np.log(C))
+        C, width, variance = self.n_clusters, min(self.n_neighbors, self.n_clusters), 0.0
         neighbours, first, n_distances, from_seeds = None, None, 0, how.start != "random"
         init = self.init
         if isinstance(init, str) and init == "auto":
@@ -330,17 +312,10 @@ class VCGMM(MixtureEstimator):
                     "call fit with warm_start=False."
                 )
             centers = padded(self._to_frame(self.cluster_centers_.astype(Y.dtype)))
-            if self.covariance == "shared":
-                variance[:] = max(np.mean(self.variance_), floor)
-            else:
-                variance[:] = np.maximum(self.variance_, floor)
-                log_prior = np.log(np.maximum(self.weights_, np.finfo(np.float64).tiny))
+            variance = max(self.variance_, floor)
             neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
         elif not isinstance(init, str):
-            given = check_rows(init, "init").astype(Y.dtype, copy=False)
-            if given.shape != (C, self.n_features_in_):
-                raise ValueError(f"init must have shape {(C, self.n_features_in_)}, got {given.shape}.")
-            centers = padded(self._to_frame(given))
+            centers = padded(self._to_frame(self._given_centers(Y.dtype)))
         elif init in ("afkmc2", "chains"):
             seeds, n_distances = afkmc2(Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng)
             centers, from_seeds = Y[seeds], how.start == "nearest" or (from_seeds and init == "chains")
@@ -353,7 +328,7 @@ class VCGMM(MixtureEstimator):
             n_distances += n_starting
         if neighbours is None:
             neighbours = random_neighbours(C, width, rng)
-        return Mixture(np.array(centers), variance, log_prior, neighbours), first, n_distances
+        return Mixture(np.array(centers), variance, neighbours), first, n_distances
 
     def _keep(self, mixture, trace):
         d, found = self.n_features_in_, trace.statistics
@@ -361,10 +336,7 @@ class VCGMM(MixtureEstimator):
         self._past = Statistics(found.mass, found.means[:, :d] + self._shift, found.scatter)
         centers = mixture.centers[:, :d].astype(np.float64) + self._shift
         self.cluster_centers_ = np.ascontiguousarray(centers.astype(mixture.centers.dtype))
-        self.variance_ = mixture.variance if self.covariance == "isotropic" else float(mixture.variance[0])
-        self.weights_ = np.exp(mixture.log_prior)
-        self.weights_ /= self.weights_.sum()
-        self.neighbors_ = mixture.neighbours
+        self.variance_, self.neighbors_ = float(mixture.variance), mixture.neighbours
         self.lower_bounds_, self.lower_bound_ = trace.bounds, trace.bounds[-1]
         self.n_moves_, self.n_iter_, self.converged_ = trace.n_moves, trace.n_iter, trace.converged
         self.n_empty_ = self.n_clusters - len(np.unique(self.cluster_centers_[found.mass > 0], axis=0))
@@ -383,4 +355,5 @@ class VCGMM(MixtureEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.coreset_size is not None
+        tags.classifier_tags = ClassifierTags()  # of `predict_proba`: a column a cluster
         return tags

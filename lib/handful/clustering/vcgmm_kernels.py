@@ -2,8 +2,7 @@
 
 Each kernel works on a stretch of points or of clusters and writes nothing outside it, so that stretches can run in
 threads and the result does not depend on their number. A point's value for a cluster is minus its log joint up to a
-constant, ``offset + slope * squared distance``; with a shared variance it orders clusters as their distances do
-(Proposition 1).
+constant, ``slope * squared distance``, so that it orders clusters as their distances do (Proposition 1).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -47,9 +46,7 @@ def distances_to(y, centers, ids, count, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def e_step(
-    start, stop, Y, centers, offset, slope, K, G, further, best, found, found_value, n_found, seen, value, distance
-):
+def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_value, n_found, seen, value, distance):
     """Update K(n) to the best of each point's search set, the union of the neighbourhoods of its old clusters.
 
     Parameters
@@ -57,7 +54,7 @@ def e_step(
     start, stop : int, the points to do
     Y : array, shape (n, p), centred rows, padded with zeros
     centers : array, shape (C, p)
-    offset, slope : arrays, shape (C,); they give the values
+    slope : float, in the type of Y; it gives the values
     K : int32 array, shape (n, C'), changed in place: the best clusters, the very best first
     G : int32 array, shape (C, G), each cluster's neighbourhood, itself first
     further : int32 array, shape (n, n_random), random clusters that join each search set
@@ -96,7 +93,7 @@ def e_step(
         filled, worst = 0, infinity
         for k in range(count):
             c = ids[k]
-            v = offset[c] + slope[c] * distance[k]
+            v = slope * distance[k]
             values[k] = v
             if filled == n_kept and v >= worst:
                 continue
@@ -114,7 +111,7 @@ def e_step(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def responsibilities(start, stop, offset, slope, K, best, hard, negligible, share, log_sum):
+def responsibilities(start, stop, slope, K, best, hard, negligible, share, log_sum):
     """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the bound to `log_sum`.
 
     With `hard` the posterior is truncated to the best cluster. Shares that are smaller than the best one by a factor of
@@ -124,8 +121,7 @@ def responsibilities(start, stop, offset, slope, K, best, hard, negligible, shar
     for i in range(start, stop):
         lowest = np.inf
         for k in range(n_kept):
-            c = K[i, k]
-            v = np.float64(offset[c]) + np.float64(slope[c]) * np.float64(best[i, k])
+            v = np.float64(slope) * np.float64(best[i, k])
             share[i, k] = v
             if v < lowest:
                 lowest = v
@@ -214,7 +210,7 @@ def update_neighbours(
 ):
     """G_c: the clusters that the points nearest to c found nearest on average (eq. 31), c itself first.
 
-    Each average is over the values (with a shared variance: squared distances) of the points that met the cluster. If
+    Each average is over the values of the points that met the cluster. If
     they met fewer than G - 1 clusters, the rest of the old neighbourhood stays.
 
     Parameters
@@ -272,7 +268,7 @@ def update_neighbours(
 class Threads:
     """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may use."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.n_threads = numba.get_num_threads()
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 
