@@ -283,8 +283,9 @@ def test_class_weights_multiply_the_losses_as_in_svc(rng, class_weight):
     repeated = LinearSVM(l2=0.05, class_weight=class_weight).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
     weighted = LinearSVM(l2=0.05, class_weight=class_weight).fit(X, y, sample_weight=np.full(80, 2.0))
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)
-    with pytest.raises(ValueError, match="class_weight"):
-        LinearSVM(class_weight={7: 1.0}).fit(X, y)
+    for bad in ({7: 1.0}, {0: 0.0, 1: 1.0}, {0: -1.0, 1: 1.0}, {0: np.nan, 1: 1.0}):
+        with pytest.raises(ValueError, match="class_weight"):
+            LinearSVM(class_weight=bad).fit(X, y)
 
 
 @pytest.mark.parametrize("make_sparse", [False, True])

@@ -238,16 +238,16 @@ def is_blocks(X, *others):
 
 
 def check_in_memory(name, *data):
-    """ValueError for dask data and `Blocks`, given to a class or function that works on rows in memory only.
+    """ValueError for dask data and `Blocks`, given to what works on rows in memory only.
 
     Parameters
     ----------
-    name : str, of the class or function
+    name : str, of the class, function or argument
     data : its arguments
     """
     if is_dask(*data) or any(isinstance(values, Blocks) for values in data):
         raise ValueError(
-            f"{name} takes rows in memory, got dask data or Blocks: choose rows first, for example "
+            f"{name} must have its rows in memory, got dask data or Blocks: choose rows first, for example "
             "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
         )
 

@@ -12,6 +12,8 @@ from scipy import sparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
+from handful.blocks import check_in_memory
+
 LARGEST = float(np.finfo(np.float64).max)
 LARGEST_ENTRY = LARGEST**0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
@@ -116,6 +118,7 @@ def check_dtype(dtype):
 
 def check_rows(X, name="X", *, accept_sparse=False):
     """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
+    check_in_memory(name, X)
     try:
         X = check_array(X, dtype=[np.float64, np.float32], input_name=name, accept_sparse=accept_sparse)
     except (ValueError, TypeError) as error:  # about shapes and objects, it does not say of what
@@ -134,6 +137,7 @@ def check_vector(values, name, n=None, *, least=None):
     n : int, the length; None for any but 0
     least : number, below which no entry may be, or None
     """
+    check_in_memory(name, values)
     out = np.asarray(values)
     if out.dtype.kind == "O":
         out = check_array(out, dtype=np.float64, ensure_2d=False, input_name=name)
@@ -178,6 +182,7 @@ def check_sample_weight(sample_weight, n):
     """
     if sample_weight is None:
         return np.ones(n)
+    check_in_memory("sample_weight", sample_weight)
     sample_weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if sample_weight.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), one weight a row, got {sample_weight.shape}.")

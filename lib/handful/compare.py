@@ -104,7 +104,7 @@ def compare(
     score = check_scoring(estimator, scoring)
     if y is None:
         raise ValueError("y is None: compare needs labels or targets to score on.")
-    check_in_memory("compare", X, y)
+    check_in_memory("compare", X, y, *(() if test is None else test))
     check_consistent_length(X, y)
     classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})

@@ -7,6 +7,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite
 
+from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_dtype
 from handful.data.registry import Entry
 
@@ -128,6 +129,7 @@ def standardise(X, *others, dtype=np.float64, order="C"):
     tuple : one new array for each argument; columns that are constant in X keep their unit
     """
     check_dtype(dtype)
+    check_in_memory("standardise", X, *others)
     tables = [a if a is None or hasattr(a, "columns") else np.asarray(a, dtype=np.float64) for a in (X, *others)]
     for table in tables:
         assert_all_finite([] if table is None else table)

@@ -71,9 +71,9 @@ class L2(Recovery):
     l2 : float, lambda of Equation 12; the paper: 0.01
     """
 
-    _options = {"l2": number(above=0, why=UNDETERMINED)}
+    _options = {"l2": number(least=1e-15, why=UNDETERMINED)}
 
-    def __init__(self, l2=0.01):
+    def __init__(self, l2=0.01) -> None:
         self.l2 = l2
 
     def recover(self, A, measured, state=None):
@@ -103,13 +103,13 @@ class L1(Recovery):
     """
 
     _options = {
-        "l1": number(above=0, why=UNDETERMINED),
+        "l1": number(least=1e-15, why=UNDETERMINED),
         "tol": number(above=0, why="coordinate descent ends when it is reached"),
         "max_iter": integer(),
-        "damping": or_none(number(above=0, why="the curvature of few measurements is singular")),
+        "damping": or_none(number(least=1e-15, why="the curvature of few measurements is singular")),
     }
 
-    def __init__(self, l1=0.01, *, damping=None, tol=1e-3, max_iter=5000):
+    def __init__(self, l1=0.01, *, damping=None, tol=1e-3, max_iter=5000) -> None:
         self.l1 = l1
         self.damping = damping
         self.tol = tol

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
@@ -53,7 +52,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     _options = {"size": integer(), "rule": one_of("linear", "quadratic")}
 
-    def __init__(self, atoms=None, recovery=None, *, size=32, rule="quadratic", verbose=False):
+    def __init__(self, atoms=None, recovery=None, *, size=32, rule="quadratic", verbose=False) -> None:
         self.atoms = atoms
         self.recovery = recovery
         self.size = size
@@ -106,7 +105,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def inverse_transform(self, X):
         """Signals, shape (n, d), recovered from their measurements `X`, shape (n, size)."""
         check_is_fitted(self, "indices_")
-        measured = check_array(X, dtype=[np.float64, np.float32])
+        measured = check_rows(X)
         if measured.shape[1] != len(self.indices_):
             raise ValueError(f"X must have {len(self.indices_)} measurements a row, got {measured.shape[1]}.")
         estimates, _ = checked_recovery(self.recovery).recover(self.measurements_.astype(measured.dtype), measured)

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_integer, check_number, check_rows
 
 
@@ -20,6 +21,7 @@ def check_probabilities(probabilities, *, uniform):
         for a wrong shape, NaN, negative entries, rows that do not add up to one, and, without a uniform
         component, zeros: the weights could starve such a point, and its importance weight has no bound
     """
+    check_in_memory("probabilities", probabilities)
     p = np.ascontiguousarray(probabilities)
     if p.dtype.kind not in "fiub":
         raise ValueError(f"probabilities must be real numbers, got dtype {p.dtype}.")

@@ -3,9 +3,8 @@
 import numpy as np
 from numba import njit
 from scipy.special import gammaln, xlogy
-from sklearn.utils import check_array
 
-from handful.checks import as_generator, check_integer, check_magnitude, check_number
+from handful.checks import as_generator, check_integer, check_number, check_rows
 from handful.linalg import alias_records, draw_alias
 
 
@@ -129,12 +128,11 @@ class KDPP:
     (2,)
     """
 
-    def __init__(self, X, k, *, shift=0.0, random_state=None):
-        X = check_array(X, dtype=np.float64, order="C", input_name="X")
-        check_magnitude(X, "X", X.dtype)
-        check_number("shift", shift, least=0)
+    def __init__(self, X, k, *, shift=0.0, random_state=None) -> None:
+        X = np.ascontiguousarray(check_rows(X), dtype=np.float64)
         n = len(X)
         check_integer("k", k, most=n, why="there are no more points")
+        check_number("shift", shift, least=0)
         U, singular, _ = np.linalg.svd(X, full_matrices=False)
         values = singular**2
         rank = int((values > max(1e-20 * values[0], np.finfo(float).tiny)).sum())
@@ -167,8 +165,7 @@ class KDPP:
         ValueError
             for a matrix that is not symmetric or has a negative eigenvalue, and for k above its rank
         """
-        L = check_array(L, dtype=np.float64, input_name="L")
-        check_magnitude(L, "L", L.dtype)
+        L = check_rows(L, "L").astype(np.float64)
         if L.shape[0] != L.shape[1] or not np.allclose(L, L.T, atol=1e-8 * np.abs(L).max()):
             raise ValueError(f"a kernel must be a symmetric matrix, got shape {L.shape}.")
         values, vectors = np.linalg.eigh(L)

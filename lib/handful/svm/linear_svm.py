@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,6 +15,7 @@ from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
     check_magnitude,
     check_options,
+    check_rows,
     check_sample_weight,
     check_vector,
     integer,
@@ -46,13 +46,13 @@ def hinge_price(l2: Any, total_weight: Any) -> Any:
     Raises
     ------
     ValueError
-        for an `l2` so small that the price overflows
+        for an `l2` that is no positive number, or so small that the price overflows
     """
     if l2 is None:
         return 1.0
     strength = float(l2) * float(total_weight)
-    if strength < np.finfo(float).tiny:
-        raise ValueError(f"l2 times the sum of the weights must be at least 2e-308, got {l2!r} x {total_weight:.3g}.")
+    if not np.finfo(float).tiny <= strength < np.inf:
+        raise ValueError(f"l2 times the sum of the weights must be 2e-308 to 2e308, got {l2!r} x {total_weight:.3g}.")
     return 1.0 / strength
 
 
@@ -74,8 +74,7 @@ def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample
     -------
     float
     """
-    X = check_array(X, accept_sparse="csr", dtype=np.float64)
-    check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+    X = check_rows(X, accept_sparse="csr")
     y, w = check_vector(y, "y", X.shape[0]), check_vector(w, "w", X.shape[1] + 1)
     if not np.isin(y, (-1, 1)).all():
         raise ValueError(f"y must hold the labels -1 and +1, got {np.unique(y)[:5]}.")
@@ -218,6 +217,11 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             factors = mass.sum() / (len(mass) * mass)
         else:
             factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not ((factors > 0) & np.isfinite(factors)).all():
+            raise ValueError(
+                f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out the rows of a class "
+                "that is not to count."
+            )
         return factors @ members
 
     @by_blocks
