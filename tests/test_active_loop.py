@@ -43,7 +43,10 @@ def test_the_loop_ends_with_the_pool():
     assert loop.next() == []
 
 
-@pytest.mark.parametrize("bad", [lambda *_: [0, 0, 1], lambda *_: [0, 1], lambda *_: [0, 1, 20], lambda *_: [0, 1, 2]])
+PROPOSALS = [0, 0, 1], [0, 1], [0, 1, 20], [0, 1, 2], None, [0.5, 1, 3], ["a", "b", "c"], [[0], [1], [3]]
+
+
+@pytest.mark.parametrize("bad", [lambda *_, p=p: p for p in PROPOSALS])
 def test_proposals_that_cannot_be_labelled_are_refused(bad):
     loop = ActiveLoop(bad, n_pool=20, classes=[0, 1], batch_size=3)
     loop.label(2, 1)
@@ -64,8 +67,10 @@ def test_labels_and_points_that_are_none_are_refused():
     loop = ActiveLoop(in_order, n_pool=20, classes=["a", "b"])
     with pytest.raises(ValueError, match="label must be one of"):
         loop.label(0, "c")
-    with pytest.raises(ValueError, match=r"point must be in 0\.\.19"):
+    with pytest.raises(ValueError, match="index must be an integer of at least 0 and at most 19"):
         loop.label(20, "a")
+    with pytest.raises(ValueError, match="index must be an integer"):
+        loop.label(2.7, "a")
     for changes in (dict(n_pool=0), dict(batch_size=21), dict(classes=["a"]), dict(classes=["a", "a"])):
         with pytest.raises(ValueError):  # noqa: PT011 (each message is its own)
             ActiveLoop(in_order, **{"n_pool": 20, "classes": ["a", "b"], **changes})

@@ -323,3 +323,36 @@ def test_a_bad_replay_is_refused():
             PrioritizedReplay(10, batch_size=2, components=components)
     with pytest.raises(ValueError, match="mixture_weights"):
         PrioritizedReplay(10, batch_size=2, mixture_weights=[1.0])
+
+
+@pytest.mark.parametrize("theta", [1, 1.0, 1e-12])
+@pytest.mark.parametrize("loss", [0.0, 1e-300, 1e139])
+def test_bandits_at_the_ends_of_their_options_stay_distributions(theta, loss):
+    sampler = BanditSampler(50, theta=theta, batch_size=20, random_state=0)
+    for _ in range(5):
+        sampler.sample()
+        sampler.update(np.full(20, loss))
+    assert sampler.probabilities.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("component", "error"), [((2.5, 1.0), 1e139), ((1e4, 0.5), 0.0)])
+def test_priorities_that_no_float_holds_are_refused_and_change_nothing(component, error):
+    replay = PrioritizedReplay(50, components=[(0.5, 1.0)], batch_size=20, random_state=0)
+    replay.add(50)
+    replay._alphas, replay._epsilons = np.array([component]).T
+    before = replay.probabilities
+    replay.sample()
+    with pytest.raises(ValueError, match=r"\(\|error\| \+ eps\)\^alpha must be a positive finite number"):
+        replay.update(np.full(20, error))
+    np.testing.assert_array_equal(replay.probabilities, before)
+
+
+def test_what_a_batch_holds_is_the_callers_to_change():
+    kept, changed = (BanditSampler(50, batch_size=20, random_state=0) for _ in range(2))
+    losses = np.arange(20.0)
+    for sampler in (kept, changed):
+        indices, weights = sampler.sample()
+        if sampler is changed:
+            indices[:], weights[:] = 0, 1e9
+        sampler.update(losses)
+    np.testing.assert_array_equal(changed.probabilities, kept.probabilities)

@@ -167,7 +167,7 @@ class UniformQuery(Acquisition):
     (3,)
     """
 
-    def __init__(self, *, random_state=None):
+    def __init__(self, *, random_state=None) -> None:
         self.random_state = random_state
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
@@ -208,7 +208,7 @@ class KCenterQuery(Acquisition):
 
     _needs = ("features",)
 
-    def __init__(self, *, random_state=None):
+    def __init__(self, *, random_state=None) -> None:
         self.random_state = random_state
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
@@ -242,7 +242,7 @@ class KMeansQuery(Acquisition):
     _options = {"n_init": integer()}
     _needs = ("features",)
 
-    def __init__(self, *, n_init=3, random_state=None):
+    def __init__(self, *, n_init=3, random_state=None) -> None:
         self.n_init = n_init
         self.random_state = random_state
 
@@ -292,7 +292,7 @@ class ClusterMarginQuery(Acquisition):
     _options = {"factor": integer()}
     _needs = ("features", "probabilities")
 
-    def __init__(self, *, factor=10, random_state=None):
+    def __init__(self, *, factor=10, random_state=None) -> None:
         self.factor = factor
         self.random_state = random_state
 
@@ -351,7 +351,7 @@ class Badge(Acquisition):
 
     _needs = ("features", "probabilities")
 
-    def __init__(self, *, random_state=None):
+    def __init__(self, *, random_state=None) -> None:
         self.random_state = random_state
 
     def _query(self, n, pool, features, probabilities, labelled, labels):

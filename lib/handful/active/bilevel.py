@@ -51,7 +51,7 @@ class BilevelQuery(Acquisition):
 
     _needs = ("features", "probabilities", "labelled", "labels")
 
-    def __init__(self, l2=1e-4, *, variants=None, ihvp="auto"):
+    def __init__(self, l2=1e-4, *, variants=None, ihvp="auto") -> None:
         self.l2 = l2
         self.variants = variants
         self.ihvp = ihvp

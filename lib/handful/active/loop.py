@@ -40,10 +40,11 @@ class ActiveLoop:
     30
     """
 
-    def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
+    def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None) -> None:
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
-        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
+        listed = classes if np.iterable(classes) else [classes]
+        self.classes = [c.item() if isinstance(c, np.generic) else c for c in listed]
         self._keys = list(map(_key, self.classes))
         mixed = len({isinstance(c, str) for c in self.classes}) > 1
         if mixed or any(map(np.ndim, self.classes)) or not 2 <= len(set(self.classes)) == len(self.classes):
@@ -76,11 +77,11 @@ class ActiveLoop:
             if len(pool) == 0:
                 return []
             n = min(self.batch_size, len(pool))
-            chosen = [int(i) for i in self.propose(self.labelled, self.labels, pool, n)]
-            if not np.isin(chosen, pool).all() or len(set(chosen)) < n or len(chosen) != n:
+            chosen = np.asarray(self.propose(self.labelled, self.labels, pool, n))
+            if chosen.dtype.kind not in "iu" or chosen.shape != (n,) or len(np.intersect1d(chosen, pool)) < n:
                 raise ValueError(f"propose must give {n} different points of the pool it is given, got {chosen}.")
-            self.pending = chosen
-            self.rounds.append(list(chosen))
+            self.pending = chosen.tolist()
+            self.rounds.append(chosen.tolist())
             self._save()
         return list(self.pending)
 
@@ -92,9 +93,8 @@ class ActiveLoop:
         ValueError
             for a point outside the pool, or a label that is not among `classes`
         """
+        check_integer("index", index, least=0, most=self.n_pool - 1, why="it is a point of the pool")
         index = int(index)
-        if not 0 <= index < self.n_pool:
-            raise ValueError(f"point must be in 0..{self.n_pool - 1}, got {index}.")
         if label is not None and _key(label) not in self._keys:
             raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
         self.answers[index] = None if label is None else self.classes[self._keys.index(_key(label))]
@@ -104,6 +104,7 @@ class ActiveLoop:
 
     def run(self, answer, *, n_rounds):
         """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before is the first."""
+        check_integer("n_rounds", n_rounds, least=0)
         for _ in range(n_rounds):
             for index in self.next():
                 self.label(index, answer(index))

@@ -8,7 +8,7 @@ from handful.coreset import Selector
 class _EqualWeights(Selector):
     """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive sample_weight."""
 
-    def __init__(self, size=100, *, random_state=None):
+    def __init__(self, size=100, *, random_state=None) -> None:
         self.size = size
         self.random_state = random_state
 
@@ -41,7 +41,7 @@ class Herding(_EqualWeights):
     [2, 1]
     """
 
-    def __init__(self, size=100, *, normalise=True, random_state=None):
+    def __init__(self, size=100, *, normalise=True, random_state=None) -> None:
         self.size = size
         self.normalise = normalise
         self.random_state = random_state

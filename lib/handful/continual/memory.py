@@ -80,7 +80,7 @@ class ReplayBuffer(BaseEstimator):
 
     _options = {"size": integer()}
 
-    def __init__(self, selector, size=100, *, random_state=None):
+    def __init__(self, selector, size=100, *, random_state=None) -> None:
         self.selector = selector
         self.size = size
         self.random_state = random_state

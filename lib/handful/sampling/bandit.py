@@ -16,7 +16,7 @@ class BanditSampler(Sampler):
     Parameters
     ----------
     n : int, number of points
-    theta : float in (0, 1], the uniform share
+    theta : float in [1e-12, 1], the uniform share
     regularisation : float > 0 or None, reg; None takes n/theta times the mean squared loss of the first batch that has
         a loss, the value of the regret bound with that mean for the bound on the squared losses
     batch_size : int
@@ -35,11 +35,11 @@ class BanditSampler(Sampler):
     """
 
     _options = {
-        "theta": number(above=0, most=1, why="it is the uniform share"),
+        "theta": number(least=1e-12, most=1, why="it is the uniform share"),
         "regularisation": or_none(number(above=0)),
     }
 
-    def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None):
+    def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None) -> None:
         self.theta, self.regularisation = theta, regularisation
         super().__init__(n, batch_size=batch_size, random_state=random_state)
         self._tree = build_tree(np.full((self.n, 1), np.sqrt(regularisation or 1.0)))
@@ -52,7 +52,7 @@ class BanditSampler(Sampler):
     def _draw(self):
         uniforms = self.rng.random((2, self.batch_size))
         uniforms[0] = 1 - uniforms[0]  # those below theta draw uniformly
-        return draw_leaves(uniforms, np.array([1 - self.theta, self.theta]), self._tree, self.n)[:2]
+        return draw_leaves(uniforms, np.array([1.0 - self.theta, self.theta]), self._tree, self.n)[:2]
 
     def _learn(self, indices, weights, losses):
         check_losses(losses)

@@ -50,8 +50,8 @@ class Sampler:
 
     def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
-        self._last = self._draw()
-        return self._last
+        indices, weights = self._last = self._draw()
+        return indices.copy(), weights.copy()  # the caller's to change, while `update` still needs what was drawn
 
     def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
         """Take the feedback for one batch.

@@ -179,7 +179,7 @@ class NewtonLearner:
     w : array, shape (k,), the weights, starting at 1/k (or the nearest point with w_k >= gamma)
     """
 
-    def __init__(self, k, *, beta, gamma, eps, scale=None):
+    def __init__(self, k, *, beta, gamma, eps, scale=None) -> None:
         self.w = np.full(k, 1.0 / k)
         if gamma > 1.0 / k:
             self.w[:-1], self.w[-1] = (1.0 - gamma) / (k - 1), gamma

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from handful.checks import check_integer, integer
+from handful.checks import LARGEST, check_integer, integer
 from handful.sampling.base import Sampler, as_vector, check_losses
 from handful.sampling.newton import LEARNING, Learned, NewtonLearner, check_mixture_weights
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
@@ -54,7 +54,7 @@ class PrioritizedReplay(Learned, Sampler):
         mixture_weights=None,
         batch_size=64,
         random_state=None,
-    ):
+    ) -> None:
         self.capacity, self.beta, self.gamma, self.eps = capacity, beta, gamma, eps
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
         pairs = np.asarray(components, dtype=np.float64)
@@ -79,7 +79,7 @@ class PrioritizedReplay(Learned, Sampler):
         """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
         check_integer("count", count, most=self.capacity, why="that is the capacity")
         slots = (self._next + np.arange(count)) % self.capacity
-        self._set_errors(slots, np.full(count, self._greatest))
+        set_leaves(self._tree, slots, self._priorities(np.full(count, self._greatest)))
         self._next = (self._next + count) % self.capacity
         self.n = min(self.n + count, self.capacity)
         return slots
@@ -88,8 +88,14 @@ class PrioritizedReplay(Learned, Sampler):
         """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
         super().update(np.abs(as_vector(errors)), indices, weights)
 
-    def _set_errors(self, slots, errors):
-        set_leaves(self._tree, slots, (errors[:, None] + self._epsilons) ** self._alphas)
+    def _priorities(self, errors):
+        with np.errstate(over="ignore", under="ignore"):
+            found = (errors[:, None] + self._epsilons) ** self._alphas
+        if not ((found > 0) & (found < LARGEST / self.capacity)).all():
+            raise ValueError(
+                f"(|error| + eps)^alpha must be a positive finite number, got {found.min()}, {found.max()}."
+            )
+        return found
 
     def _draw(self):
         if self.n == 0:
@@ -100,6 +106,7 @@ class PrioritizedReplay(Learned, Sampler):
 
     def _learn(self, indices, weights, losses):
         check_losses(losses)
+        priorities = self._priorities(losses)
         rows = self._rows if indices is None else None
         indices = self._last[0] if indices is None else indices
         if rows is None:
@@ -107,4 +114,4 @@ class PrioritizedReplay(Learned, Sampler):
         if not self._fixed:
             self._learner.step(rows, weights, losses)
         self._greatest = max(self._greatest, float(losses.max()))
-        self._set_errors(indices, losses)
+        set_leaves(self._tree, indices, priorities)

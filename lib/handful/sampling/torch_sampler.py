@@ -47,7 +47,7 @@ class AdaptiveBatchSampler(TorchSampler):
                 sampler.update(losses, indices, weights)
     """
 
-    def __init__(self, sampler, n_batches=None):
+    def __init__(self, sampler, n_batches=None) -> None:
         if not isinstance(sampler, Sampler):
             raise TypeError(f"sampler must be one of handful.sampling, such as MixtureSampler, got {sampler!r}.")
         if n_batches is None:
@@ -80,7 +80,7 @@ class Weighted(Dataset):
         when an item is asked for by its index alone, as a DataLoader without an `AdaptiveBatchSampler` does
     """
 
-    def __init__(self, dataset):
+    def __init__(self, dataset) -> None:
         self.dataset = dataset
 
     def __len__(self):

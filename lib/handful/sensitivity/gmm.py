@@ -101,7 +101,7 @@ class MixtureSensitivity(Selector):
     _draws = True
     _ranks = False
 
-    def __init__(self, size=100, *, n_components=5, random_state=None):
+    def __init__(self, size=100, *, n_components=5, random_state=None) -> None:
         self.size = size
         self.n_components = n_components
         self.random_state = random_state

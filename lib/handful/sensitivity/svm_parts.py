@@ -29,7 +29,7 @@ def strips(n, width):
 class Points:
     """Centred rows of a class, float64, dense or CSR, and what partitions ask of them."""
 
-    def __init__(self, X):
+    def __init__(self, X) -> None:
         self.X = X
         self.n = X.shape[0]
         self.sq_norms = row_norms(X, squared=True)

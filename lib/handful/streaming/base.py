@@ -30,13 +30,14 @@ class StreamMemory(BaseEstimator):
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
-        for name in ("seed_", "n_features_in_"):
-            self.__dict__.pop(name, None)
-        self._go_on(X, y, sample_weight)
-        if not self.n_seen_:
-            raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
-        if sample_weight is not None and not np.asarray(sample_weight).any():
-            raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
+        with self._all_or_nothing():
+            for name in ("seed_", "n_features_in_"):
+                vars(self).pop(name, None)
+            self._go_on(X, y, sample_weight)
+            if not self.n_seen_:
+                raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
+            if sample_weight is not None and not np.asarray(sample_weight).any():
+                raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
         return self
 
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
