@@ -107,7 +107,7 @@ def textbook_chains(X, u, first, candidates, uniforms, proposal):
 def test_blocked_chains_are_the_sequential_ones(rng, chain_length, block, monkeypatch):
     X, u = rng.normal(size=(200, 4)), rng.exponential(size=200)
     seen = {}
-    original = seeding._draw
+    original = seeding.draw_along
 
     def draw(cumulated, uniforms):
         rows = original(cumulated, uniforms)
@@ -115,7 +115,7 @@ def test_blocked_chains_are_the_sequential_ones(rng, chain_length, block, monkey
             seen.update(candidates=rows, proposal=np.diff(cumulated, prepend=0))
         return rows
 
-    monkeypatch.setattr(seeding, "_draw", draw)
+    monkeypatch.setattr(seeding, "draw_along", draw)
     seeds, _ = afkmc2(X, 40, chain_length=chain_length, sample_weight=u, rng=np.random.default_rng(3), block=block)
     again = np.random.default_rng(3)
     again.random(), again.random((39, chain_length))
