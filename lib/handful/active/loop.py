@@ -40,7 +40,7 @@ class ActiveLoop:
     30
     """
 
-    def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None) -> None:
+    def __init__(self, propose, *, n_pool, classes, batch_size=10, path=None):
         check_integer("n_pool", n_pool)
         check_integer("batch_size", batch_size, most=n_pool, why="the pool has no more points")
         listed = classes if np.iterable(classes) else [classes]

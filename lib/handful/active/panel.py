@@ -30,7 +30,7 @@ class LabellingPanel:
     widget : ipywidgets.VBox, which JupyterLab shows
     """
 
-    def __init__(self, loop, sound, sampling_rate, *, pictures=None, names=None) -> None:
+    def __init__(self, loop, sound, sampling_rate, *, pictures=None, names=None):
         try:
             import ipywidgets
         except ImportError as error:

@@ -32,7 +32,7 @@ class StreamMemory(BaseEstimator):
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
         with self._all_or_nothing():
             for name in ("seed_", "n_features_in_"):
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
             self._go_on(X, y, sample_weight)
             if not self.n_seen_:
                 raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
