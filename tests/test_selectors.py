@@ -101,6 +101,7 @@ def test_rows_in_ascending_order_are_no_ranking(cls):
 
 # All estimators ------------------------------------------------------------------------------------------------------
 
+CHECKED_BY = "parametrize_with_checks", "estimator_checks_generator"
 EXEMPT = {
     "StreamMemory": "the base of the streams, which are checked",
 }
@@ -118,7 +119,8 @@ def test_every_public_estimator_passes_scikit_learns_checks_somewhere_in_these_t
     checked = set()
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "parametrize_with_checks":
+            asks = isinstance(node, ast.Call) and getattr(node.func, "id", "") in CHECKED_BY
+            if asks or isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "ESTIMATORS":
                 checked |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     checked.add("CoresetEstimator")  # in the pairs of this module
     assert found - checked == set(EXEMPT), "estimators that are not checked, or exempt without need"

@@ -29,6 +29,7 @@ def is_files(X):
 
 
 def of_arrays(X, y, sample_weight, rows, columns):
+    """Pieces of arrays in memory or mapped from a file."""
     X, y, sample_weight = (a if a is None or hasattr(a, "shape") else np.asarray(a) for a in (X, y, sample_weight))
     check_consistent_length(X, y, sample_weight)
     return *_stretches(partial(_slices, X, y, sample_weight), X.shape, X.size, rows), X[:0]
@@ -52,6 +53,7 @@ def _rows(array, stretch):
 
 
 def of_files(X, y, sample_weight, rows, columns):
+    """Pieces of .npy files and of the row groups of parquet files."""
     paths = _paths(X)
     if paths[0].suffix == ".parquet":
         import pyarrow.parquet as pq
@@ -98,6 +100,7 @@ def _row_group(path, i, columns, y, sample_weight):
 
 
 def of_dask(X, y, sample_weight, rows, columns):
+    """Pieces of dask arrays, frames and bags: their partitions."""
     import dask
 
     if type(X).__module__.startswith("dask.bag"):

@@ -123,15 +123,15 @@ class Descent:
     def _first_length(self):
         return 0.1 / (len(self.w) * max(self.slope.std(), np.finfo(float).tiny))
 
-    def step(self, penalty=None, allows=None):
-        """A step, shortened until the value plus a penalty decreases; False, and nothing moves, where none does.
+    def step(self, extra=None, allows=None):
+        """A step, shortened until value and `extra` decrease; False, and nothing moves, where none does.
 
         Parameters
         ----------
-        penalty : function of weights that gives a value and its gradient, or None
+        extra : function of weights that gives what is added to the value, and its gradient; or None
         allows : function of weights, False for those that no step may end at; None allows all
         """
-        more, steeper = (0.0, 0.0) if penalty is None else penalty(self.w)
+        more, steeper = (0.0, 0.0) if extra is None else extra(self.w)
         value, slope = self.value + more, self.slope + steeper
         for _ in range(40):
             trial = on_simplex(self.w - self._length * slope)
@@ -142,7 +142,7 @@ class Descent:
                 self._length *= 0.5
                 continue
             new, gradient = self.evaluate(trial)
-            reached = new if penalty is None else new + penalty(trial)[0]
+            reached = new if extra is None else new + extra(trial)[0]
             if reached <= value - 1e-4 * (move @ move) / self._length:
                 self.w, self.value, self.slope = trial, new, gradient
                 self._length *= 1.5

@@ -157,6 +157,7 @@ class JointModel(Model):
         self._each("keep", alive)
 
     def fit(self, weights=None):
+        """As `Model.fit`, of the parts whose turn it is."""
         self._round += 1
         for model, _ in self._asked:
             model.fit(weights)

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from handful_papers.own import METHODS
-from handful_papers.style import legend_below, panels
+from handful_papers.style import legend_below, log_ticks, panels
 
 SIDE = 8  # pixels of a patch: 64 columns
 FILE_ROWS = 1 << 18  # rows of each file
@@ -165,7 +165,9 @@ def draw(rows, titles):
             line = line.sort_values("seconds")
             ax.plot(line.seconds, 100 * (line.error / part.error.min() - 1), **METHODS.style(method))
         ax.set(title=f"{titles[dataset]}, C = {clusters:,}", xscale="log", xlabel="CPU seconds")
-        ax.set_ylabel("error above the least (%)")
+        log_ticks(ax.xaxis)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("excess error (%)")
     legend_below(fig, ncols=4)
     return fig
 
