@@ -120,7 +120,7 @@ def test_every_public_estimator_passes_scikit_learns_checks_somewhere_in_these_t
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             asks = isinstance(node, ast.Call) and getattr(node.func, "id", "") in CHECKED_BY
-            if asks or isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "ESTIMATORS":
+            if asks or (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "ESTIMATORS"):
                 checked |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     checked.add("CoresetEstimator")  # in the pairs of this module
     assert found - checked == set(EXEMPT), "estimators that are not checked, or exempt without need"
