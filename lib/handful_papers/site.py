@@ -161,7 +161,7 @@ def with_claims(text):
         for row in item_rows()[0]:
             for c in row["claims"] if row["name"].startswith(f"{match[1]}/") else ():
                 ends = sorted(c["settings"].items(), key=lambda pair: pair[1])[:: max(len(c["settings"]) - 1, 1)]
-                told = "; ".join(f"{setting}: {number(value)}" for setting, value in ends)
+                told = "; ".join(f"{setting}: {number(value)}" for setting, value in ends if setting)
                 cells = (c["text"], f"{ours_text(c)} ({c['measured']})", verdict_text(c), told or "–")
                 lines.append(_cells(*map(_plain, (row["title"], *cells))))
         return "\n".join([match[0].partition("\n")[0], "", *lines, "", "<!-- end -->"])
