@@ -54,7 +54,7 @@ def prepare(recordings, sampling_rate, *, target_rate=SAMPLING_RATE, seconds=1.0
 
 
 def full_scale(sound, name):
-    """A recording of integers or floats as float32 between -1 and 1; a `ValueError` about `name` where it is none."""
+    """A recording of integers or floats as float32 from -1 to 1; a `ValueError` about `name` if it is no recording."""
     if sound.ndim != 1 or len(sound) == 0 or not np.isfinite(sound).all() or np.ptp(sound) == 0:
         raise ValueError(f"{name} must be mono, finite and not silent, got {sound.dtype} of shape {sound.shape}.")
     if sound.dtype.kind in "iu":
