@@ -24,15 +24,18 @@ settings.register_profile(
 )
 settings.load_profile("handful")
 
-FIRST, LAST = ["test_project"], ["test_data_real", "test_notebooks"]
+FIRST = ["test_project", "test_notebooks", "test_site", "test_machinery"]
 
 
 def pytest_collection_modifyitems(items):
-    """The project's own rules first, real data and whole notebooks last, the rest by name between them."""
+    """The project's own rules first, then whole notebooks, which are the longest, then the rest by name.
+
+    Of two processes one begins with the notebooks, the other in the middle of the rest; the one that is done first
+    takes over from the end of the other, so that what is last are short tests.
+    """
     # scikit-learn skips its check of array namespaces unless the process began with SCIPY_ARRAY_API; none is promised.
     items[:] = [item for item in items if "check_array_api" not in item.name]
-    order = {name: i - len(FIRST) for i, name in enumerate(FIRST)} | {name: 1 + i for i, name in enumerate(LAST)}
-    items.sort(key=lambda item: order.get(item.path.stem, 0))
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
 
 
 def pytest_runtest_setup():

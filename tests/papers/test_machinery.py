@@ -10,7 +10,9 @@ from pathlib import Path
 import handful_papers
 import nbformat
 import pandas as pd
+import papermill
 import pytest
+from cells import run_handful
 from handful_papers.claims import read_record
 from handful_papers.experiment import workers
 from joblib import delayed
@@ -91,15 +93,12 @@ class Checkout:
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), path)
 
-    def run(self, *command, cwd=None, **environment):
-        here = os.pathsep.join([str(self.root / "lib"), os.environ.get("PYTHONPATH", "")])
-        env = os.environ | {"PYTHONPATH": here, "CALLS": str(self.calls)} | environment
-        return subprocess.run(
-            [sys.executable, "-m", *command], capture_output=True, text=True, cwd=cwd or self.root, env=env
-        )
+    def environment(self):
+        here = os.pathsep.join([str(self.papers.parent), os.environ.get("PYTHONPATH", "")])
+        return {"CALLS": str(self.calls), "PYTHONPATH": here}
 
-    def handful(self, *command, **environment):
-        return self.run("handful.cli", *command, **environment)
+    def handful(self, *arguments, **more):
+        return run_handful(self.papers.parent, arguments, self.environment() | more, self.root / "told")
 
     def record(self, profile="quick"):
         return self.root / "figures" / profile / "demo" / "fig.json"
@@ -112,7 +111,9 @@ def checkout(tmp_path_factory):
 
 @pytest.mark.timeout(600)
 def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_numbers_or_parameters_change(checkout):
-    done = checkout.handful("reproduce", "--profile", "laptop", "--jobs", "2")
+    # The one run of the command itself; the others are forked from a process that has imported what they need.
+    command = [sys.executable, "-m", "handful.cli", "reproduce", "--profile", "laptop", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | checkout.environment())
     assert done.returncode == 1, done.stderr
     assert "demo/bad: failed, cell 3: ZeroDivisionError: division by zero" in done.stdout
     assert "demo/fig: done" in done.stdout
@@ -160,11 +161,13 @@ def test_a_killed_sweep_goes_on_where_it_stopped(checkout):
 
 
 @pytest.mark.timeout(600)
-def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(checkout, tmp_path):
+def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(checkout, tmp_path, monkeypatch):
     before = {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()}
     notebook = str(checkout.root / "notebooks" / "demo" / "fig.ipynb")
-    done = checkout.run("papermill", notebook, "out.ipynb", "-p", "n_seeds", "2", "-p", "n_jobs", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    for name, value in checkout.environment().items():
+        monkeypatch.setenv(name, value)
+    given = {"n_seeds": 2, "n_jobs": 2}
+    papermill.execute_notebook(notebook, tmp_path / "out.ipynb", given, cwd=tmp_path, progress_bar=False)
     record = read_record(tmp_path / "results" / "demo" / "fig.json")
     assert (record["profile"], record["seeds"]) == ("by hand", [0, 1])
     assert {path: path.read_bytes() for path in checkout.root.rglob("figures/**/*") if path.is_file()} == before
@@ -176,7 +179,7 @@ def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
     before = checkout.record("laptop").read_bytes()
     same = checkout.handful("audit", "--share", "0.5", "--only", "fig")
-    assert "demo/fig: 3 rows as on record" in same.stdout, same.stdout + same.stderr
+    assert "demo/fig: 3 rows as on record" in same.stdout, same.stdout
     assert same.returncode == 0
     (checkout.papers / "demo" / "fig.py").write_text(MODULE.replace("n + seed", "n + 1.001 * seed"))
     moved = checkout.handful("audit", "--share", "1", "--only", "fig")
@@ -194,7 +197,7 @@ def test_a_damaged_record_or_notebook_is_named_and_the_others_are_shown(checkout
     path.write_text(text.replace('"agrees"', '"holds"').replace('"disagrees"', '"holds"'))
     path.with_suffix(".ipynb").write_text("")
     report = checkout.handful("report")
-    assert f"Left out: {path} is no record" in report.stdout, report.stderr
+    assert f"Left out: {path} is no record" in report.stdout, report.stdout
     assert report.returncode == 0
     path.write_text(text)
     path.with_suffix(".ipynb").write_text(executed)
