@@ -32,6 +32,7 @@ class Bench:
             sys.exit(f"Set {', '.join(THREAD_VARIABLES)} to 1 first, or run `make bench`.")
         self.name, self.title = name, title
         self.rows, self.notes = [], []
+        self._load = os.getloadavg()[0]
 
     def note(self, text):
         """A paragraph below the table, such as what limits a number."""
@@ -90,6 +91,7 @@ class Bench:
             versions=provenance.versions(),
             machine=provenance.machine(),
             threads=1,
+            load_average=[self._load, os.getloadavg()[0]],
             rows=self.rows,
             notes=self.notes,
             **more,
@@ -99,7 +101,7 @@ class Bench:
         lines += [
             "",
             *(line for note in self.notes for line in (note, "")),
-            "One thread; medians of interleaved runs. The counts and all seconds are in "
+            "One thread; medians of interleaved runs. The counts, all seconds and the machine's load are in "
             f"`benchmarks/results/{self.name}.json`.",
             "",
         ]

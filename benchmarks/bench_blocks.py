@@ -46,8 +46,8 @@ def losses(bench):
         case, now = f"{N:,} x {D}, {SIZE} rows chosen, rows {name}", (X[order], y[order])
         direct, alone = seconds(lambda now=now: few.fit(*now).coreset_)
         blocks, taken = seconds(lambda now=now: few.fit(Blocks(*now, rows=ROWS)).coreset_)
-        bench.value(case, "one array: loss above all rows", loss(*direct.take(*now)) - full)
-        bench.value(case, f"blocks of {ROWS:,} rows: loss above all rows", loss(*blocks.take(*now)) - full)
+        bench.value(case, "one array: loss above all rows", loss(*direct.take(*now)) - full, unit="nats")
+        bench.value(case, f"blocks of {ROWS:,} rows: loss above all rows", loss(*blocks.take(*now)) - full, unit="nats")
         bench.value(case, f"blocks of {ROWS:,} rows: CPU", taken / alone, unit="x one array", bar=2)
 
 
@@ -72,7 +72,7 @@ def main():
     bench = Bench("blocks", "Rows in blocks")
     losses(bench)
     through_dask(bench)
-    bench.write(l2=L2, size=SIZE, rows=ROWS, data="generated")
+    bench.write(l2=L2, size=SIZE, rows_in_a_block=ROWS, data="generated")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Errors over families of mixtures and further data sets are in the notebook vcgmm
 through HANDFUL_DATA or a download; faiss is required.
 """
 
-import os
 import time
 import warnings
 
@@ -245,7 +244,6 @@ def greedy_labels(bench, X, kind):
 def main():
     warnings.simplefilter("ignore", ConvergenceWarning)
     bench = Bench("clustering", "Clustering")
-    load = os.getloadavg()[0]
     X = mixture_rows(500_000, 90, 3000, np.random.default_rng(0))
     X -= X.mean(axis=0)
     for run in (ours(100, coreset_size=4096), full_kmeans(100), ours(100, coreset_size=4096, **PAPER)):
@@ -257,7 +255,7 @@ def main():
     greedy_labels(bench, np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32), "of one normal law")
     many_points(bench, X)
     # One run of each arm against the peers: CPU seconds, which neighbours hardly change
-    bench.write(load_average=[load, os.getloadavg()[0]], runs="one of each arm; iterations and passes: five turns")
+    bench.write(runs="one of each arm; iterations and passes: five turns")
 
 
 if __name__ == "__main__":

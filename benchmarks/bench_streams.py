@@ -66,7 +66,7 @@ def case(bench, name, X, y, l2):
     arms = {f"tree, {weights}": BilevelCoreset(problem, **options) for weights, options in OPTIONS.items()}
     for what, selector in (arms | {"tree, stratified": StratifiedCoreset()}).items():
         peak = arm(what, lambda seed, s=selector: MergeReduce(s, **tree, random_state=seed))
-    bench.value(name, "rows held at the peak of a tree", peak)
+    bench.value(name, "rows held at the peak of a tree", peak, unit="rows")
     best = BilevelCoreset(problem, **OPTIONS["optimised"])
     held = dict(size=SIZE, n_held=peak)
     arm("reservoir, then optimised", lambda seed: ReservoirCoreset(best, **held, random_state=seed))
