@@ -107,14 +107,12 @@ def test_missing_rows_and_reasons_are_told():
     assert "gives no reason" in compare(ROWS, ROWS, RULES | {"accuracy": {"atol": 1}})[0]
 
 
-def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(tmp_path):
-    ours = pd.DataFrame(
-        {"method": ["b", "new"], "accuracy": [0.75 + 1e-4, 0.1], "seconds": [7.0, 7.0], "extra": [0, 0]}
-    )
-    mine, theirs = run.matched(ours, ROWS, RULES["keys"])
-    assert list(mine.method) == list(theirs.method) == ["b"]
-    assert "accuracy differs in 1 of 1" in compare(mine, theirs, RULES, rtol=1e-6)[0]
-    assert compare(mine, theirs, RULES, rtol=1e-3) == []
+@pytest.mark.parametrize(("off", "differ"), [(1e-4, True), (1e-8, False)])
+def test_an_audit_compares_the_rows_that_are_on_record_and_no_others(off, differ):
+    ours = pd.DataFrame({"method": ["b", "new"], "accuracy": [0.75 + off, 0.1], "seconds": [7.0, 7.0], "extra": [0, 0]})
+    mine, theirs, rules = run.at_equal_keys(ours, ROWS, RULES)
+    assert (len(mine), theirs.accuracy.tolist()) == (1, [0.75])
+    assert ["accuracy differs in 1 of 1" in sentence for sentence in compare(mine, theirs, rules)] == [True] * differ
 
 
 def test_the_profiles_of_a_notebook_are_read_from_its_entry():

@@ -32,7 +32,7 @@ ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution
 sampling streaming continual active dictionary comparison compare data cli"""
 ROOMS = [BOTTOM.split(), *([name] for name in ABOVE.split())]
 PAPERS = ("bico", "svm", "vrm", "vcgmm", "own", "public")  # the rest of handful_papers is machinery
-MAX_LINES = 450
+MAX_LINES = 400
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # without the Qt windows
 # The CUDA packages that torch asks for, at versions of its own choice; the CPU build has none of them.
 CUDA = re.compile(r"(nvidia|cuda|triton)\b")

@@ -22,6 +22,7 @@ from handful_papers.provenance import (
     commit,
     expected_hash,
     git,
+    level,
     machine,
     plain,
     threads,
@@ -32,7 +33,6 @@ from handful_papers.provenance import (
 
 # Parameters that decide how a run goes and not what it finds.
 NOT_PROTOCOL = ("device", "n_jobs", "show")
-OWN, PART, STAND_IN, GENERATED = LEVELS = ("the paper's", "part", "stand-in", "generated")
 
 
 # --- what the .toml files say
@@ -109,58 +109,6 @@ class Sentences(list):
 
     def __repr__(self):
         return f"Other than in the paper: {'; '.join(self)}." if self else "As in the paper."
-
-
-def level(data, papers_data):
-    """The level of a run's data: the lowest of its data sets, and what each of them is.
-
-    Parameters
-    ----------
-    data : dict of a record, data set name -> dict with sha256 and, where the run took less or another set than the
-        paper, rows and instead_of (see `Experiment.use`)
-    papers_data : list of the paper's data sets by their names in the registry, as a str, or as a dict of `name` and
-        `rows` where the paper took more than the entry holds; empty where it generates its own
-
-    Returns
-    -------
-    dict : kind, one of `LEVELS`; text for a reader, "part: 16 % of Covertype"
-    """
-    from handful_papers.style import data_name
-
-    wanted = {d if isinstance(d, str) else d["name"]: None if isinstance(d, str) else d["rows"] for d in papers_data}
-    found = [_level(name, entry, wanted, data_name) for name, entry in data.items()]
-    if all(kind == GENERATED or text == GENERATED for kind, text in found):
-        return {"kind": GENERATED, "text": GENERATED}
-    if not papers_data:
-        texts = dict.fromkeys(text for kind, text in found if kind != GENERATED)
-        return {"kind": STAND_IN, "text": f"real data of our choice: {'; '.join(texts)}"}
-    kind = max((kind for kind, _ in found), key=LEVELS.index)
-    texts = dict.fromkeys(text for one, text in found if one not in (OWN, GENERATED))
-    return {
-        "kind": kind,
-        "text": "the paper's data" if kind == OWN else ": ".join([kind, "; ".join(texts)][: 1 + bool(texts)]),
-    }
-
-
-def _level(name, entry, wanted, data_name):
-    from handful.data.registry import ENTRIES
-
-    base, bracket, _ = name.partition("[")
-    known = ENTRIES.get(base)
-    if entry.get("instead_of") and wanted:
-        return STAND_IN, f"{data_name(base)} for {entry['instead_of']}"
-    if entry.get("sha256") is None or (known is not None and known.kind == "generated"):
-        return (OWN if base in wanted else GENERATED), GENERATED
-    if known is None:
-        return (OWN if base in wanted else STAND_IN), data_name(base)
-    rows = known.rows + known.test_rows
-    whole = base if base in wanted or known.of not in (wanted or ENTRIES) else known.of
-    published = wanted.get(whole) or (known.of_rows if whole != base or not wanted else None) or rows
-    taken = entry.get("rows") or rows
-    share = "" if bracket or taken >= published else f"{100 * taken / published:.2g} % of {data_name(whole)}"
-    if whole not in wanted:
-        return STAND_IN, data_name(base) if wanted else share or data_name(base)
-    return (PART, share) if share else (OWN, base)
 
 
 # --- the experiment

@@ -4,8 +4,8 @@ import importlib
 
 import numpy as np
 
-from handful_papers.experiment import GENERATED, OWN, PART, figure, papers
-from handful_papers.provenance import write_atomically
+from handful_papers.experiment import figure, papers
+from handful_papers.provenance import GENERATED, OWN, PART, write_atomically
 from handful_papers.published import beside
 from handful_papers.run import FIGURES
 from handful_papers.site import item_rows

@@ -5,7 +5,8 @@ import re
 from collections import Counter
 
 from handful_papers.claims import VERDICTS, number
-from handful_papers.experiment import GENERATED, OWN, figure, ours_text, paper_text, papers, verdict_text
+from handful_papers.experiment import figure, ours_text, paper_text, papers, verdict_text
+from handful_papers.provenance import GENERATED, OWN
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
 
 STRATA = ("on the paper's data", "on reduced or stand-in data", "mathematics and timing", "ours")

@@ -24,7 +24,8 @@ from handful_papers.claims import (
     paired_differences,
     read_record,
 )
-from handful_papers.experiment import figure, level, names, ours_text, reductions
+from handful_papers.experiment import figure, names, ours_text, reductions
+from handful_papers.provenance import level
 from handful_papers.published import printed_settings
 from handful_papers.run import FIGURES, judge_again, plan, records, stale
 from hypothesis import given
