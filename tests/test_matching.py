@@ -9,10 +9,12 @@ from handful.blocks import Blocks
 from handful.checks import ConvergenceError
 from handful.matching import Poisson, judge, recombine
 from handful.matching.likelihoods import likelihood
+from handful.matching.path import best_for
 from handful.matching.pilot import Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.verdict import pareto_k
+from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
@@ -145,7 +147,7 @@ def test_the_bound_of_the_excess_is_never_below_the_truth(seed):
     few = every.take(matched.indices_, matched.weights_)
     for l2 in problem.l2 * np.geomspace(0.3, 3, 9):
         precision = l2 * len(X) * model.penalised(X.shape[1])
-        best, chosen = (newton(rows, precision, 0 * precision)[0] for rows in (every, few))
+        best, chosen = (best_for(rows, precision, 0 * precision) for rows in (every, few))
         loss = [(precision @ t**2 / 2 - every.sums(t[None])[0]) / len(X) for t in (best, chosen)]
         assert loss[1] - loss[0] <= bound
 
@@ -174,7 +176,7 @@ def posterior_cases():
     yield "logistic", Logistic(), X, (rng.random(len(X)) < expit(eta)).astype(int), None
     yield "multinomial", Logistic(), X, rng.integers(0, 2, len(X)) + (eta > 0), None
     yield "poisson", Poisson(), X, rng.poisson(np.exp(np.clip(eta, -9, 2))), None
-    yield "softplus", Poisson(link="softplus"), X, rng.poisson(np.logaddexp(0, eta)), None
+    yield "softplus", SoftplusPoisson(), X, rng.poisson(np.logaddexp(0, eta)), None
     yield "student", student, A, eta + rng.standard_t(4, size=len(X)), np.zeros(5)
 
 
@@ -201,7 +203,7 @@ def test_the_rows_posterior_is_that_of_all_rows(name):
     assert n_effective > 1000
     assert len(matched.indices_) < len(X) / 8
     assert -1e-9 < kl < 1e-3
-    assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-9  # of several classes all equations that differ were matched
+    assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-7  # of several classes all equations that differ were matched
 
 
 def test_least_squares_is_exact_for_every_scale_and_prior():
@@ -322,8 +324,8 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
             assert np.abs(few.sums(theta) - every.sums(theta)).max() < 1e-10 * np.abs(every.sums(theta)).max()
         else:
             for theta in matched.parameters_:
-                scale = np.abs(model.gradients(theta, X, t)).sum(0)
-                assert (np.abs(few.expand(theta)[0] - every.expand(theta)[0]) < 1e-10 * scale).all()
+                scale = np.abs(model.gradients_at([theta], X, t)[:, 1:]).sum(0)
+                assert (np.abs(few.expansion(theta) - every.expansion(theta))[0, 1:] < 1e-10 * scale).all()
 
 
 # The check -----------------------------------------------------------------------------------------------------------
@@ -409,7 +411,7 @@ def test_pareto_k_is_that_of_the_tail(k):
 REFUSED = [  # options, and the words that refuse them
     (dict(problem=student, at="posterior"), "start must be given"),
     (dict(problem=student), "at='path' is for"),
-    (dict(problem=Poisson(link="sqrt")), "link of Poisson"),
+    (dict(problem=Poisson(l2=0.0)), "l2 of Poisson"),
     (dict(penalties=[0.0, 1.0]), "penalties must be positive"),
     (dict(at=[[np.nan, 0.0, 0.0]]), "finite"),
     (dict(problem=Logistic), "problem must be"),
@@ -489,7 +491,7 @@ def test_log_likelihoods_of_any_rows_are_of_the_classes_that_were_fitted():
     np.testing.assert_allclose(matched.log_likelihood(draws, Blocks(X, y, rows=250)), every, rtol=1e-12)
     with pytest.raises(ValueError, match="classes that fit got"):
         matched.log_likelihood(draws, X[:2], ["a", "d"])
-    with pytest.raises(ValueError, match="rows that fit got"):
+    with pytest.raises(ValueError, match="take from the data"):
         matched.check(draws, X[:50], y[:50])
 
 
@@ -528,4 +530,4 @@ def test_a_mode_that_does_not_exist_is_an_error():
     X = linear_data(n=300, d=2)[0]
     model, t = likelihood(Poisson(), np.full(300, 1e6))
     with pytest.raises(ConvergenceError, match="no mode"):
-        newton(Rows(model, X, t, np.ones(300)), np.zeros(3), np.zeros(3), max_iter=2)
+        newton(Rows(model, X, t, np.ones(300)).expansion, np.zeros(3), max_iter=2)

@@ -1,27 +1,31 @@
-"""Log-likelihoods by row, of linear models and of anything that gives them, and the equations made of them."""
+"""Log-likelihoods by row, of linear models and of anything that gives them, and the equations made of them.
 
-from dataclasses import dataclass
+An equation is a number for each row, whose sum over the rows is kept; the methods that give equations have a row for
+each row. An *expansion* is the bordered matrix of a function's value, slope and minus its Hessian at some parameters:
+``[[value, slope'], [slope, -Hessian]]``. Expansions add as the functions do.
+"""
+
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, gammaln
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
 
-from handful.checks import as_array, check_number, check_vector
-from handful.models import LeastSquares, Logistic
+from handful.checks import as_array, check_vector
+from handful.models import LeastSquares
+from handful.models.linear import LinearProblem
 from handful.models.links import Link
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 
 
-@dataclass(frozen=True)
-class Poisson:
-    """Poisson regression of counts.
+class Poisson(LinearProblem):
+    """Poisson regression of counts whose rate is exp(linear predictor), for `MatchedCoreset`.
 
     Parameters
     ----------
-    link : "log", the rate is exp(eta); "softplus", it is log(1 + exp(eta)), as in Chen and Campbell 2024
     l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss, for ``at="path"``
-    fit_intercept : whether the model has an intercept
+    fit_intercept, penalise_intercept : as in `Logistic`
 
     Examples
     --------
@@ -36,36 +40,40 @@ class Poisson:
     19
     """
 
-    link: str = "log"
-    l2: float = 1e-2
-    fit_intercept: bool = True
+    classifies = False
 
-    def check(self):
-        """ValueError unless the link is known and l2 is positive."""
-        if self.link not in ("log", "softplus"):
-            raise ValueError(f"link of Poisson must be 'log' or 'softplus', got link={self.link!r}.")
-        check_number("l2", self.l2, above=0, of=self)
+    def link(self, n_outputs: int) -> Any:
+        """As `LinearProblem.link`."""
+        return PoissonLink()
+
+    def encode(self, y: Any) -> Any:
+        """Counts as a column of float64; ValueError for negative ones."""
+        return check_vector(y, "y", least=0)[:, None]
+
+    def model(self, rows: Any, rng: Any, **options: Any) -> Any:
+        """ValueError: BilevelCoreset does not know it."""
+        raise ValueError("Poisson is a problem of MatchedCoreset; for BilevelCoreset see handful.bilevel.Problem.")
+
+    def _trainer(self, strength):
+        from sklearn.linear_model import PoissonRegressor
+
+        return PoissonRegressor(alpha=self.l2, fit_intercept=self.fit_intercept, max_iter=1000)
 
 
 class PoissonLink(Link):
-    """Counts whose rate is exp(Z), or log(1 + exp(Z)), which is not the canonical link."""
+    """Counts whose rate is exp(Z)."""
 
-    def __init__(self, softplus):
-        self.softplus = softplus
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return np.exp(Z)
 
     def loss(self, Z, Y):
         """As `Link.loss`, without the logarithm of the factorial."""
-        if not self.softplus:
-            return (np.exp(Z) - Y * Z)[:, 0]
-        rate = np.maximum(np.logaddexp(0, Z), 1e-300)
-        return (rate - Y * np.log(rate))[:, 0]
+        return (np.exp(Z) - Y * Z)[:, 0]
 
-    def derivatives(self, Z, Y):
-        """As `Link.derivatives`."""
-        if not self.softplus:
-            return np.exp(Z) - Y, np.exp(Z)[:, :, None]
-        p, rate = expit(Z), np.maximum(np.logaddexp(0, Z), 1e-300)
-        return (1 - Y / rate) * p, ((1 - Y / rate) * p * (1 - p) + Y * (p / rate) ** 2)[:, :, None]
+    def curve(self, P, D):
+        """As `Link.curve`."""
+        return P * D
 
 
 class Likelihood:
@@ -90,38 +98,52 @@ class Likelihood:
             )
         return out[:, :k].T
 
+    def sums(self, theta, X, y, w):
+        """Weighted sums of the log-likelihoods at parameters of shape (K, p), shape (K,)."""
+        return w @ self.values(theta, X, y)
+
+    def values_at(self, theta, X, y):
+        """A constant, the log-likelihood at the first of parameters (K, p), how the others differ: K + 1 equations."""
+        values = self.values(theta, X, y)
+        return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
+
+    def moved_together(self, points, X, y):
+        """In how many rows two parameters act together, shape (p, p); from points (p + 1, p), the first moved."""
+        values = self.values(points, X, y)
+        moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
+        return (moved.T @ moved).astype(float)
+
 
 class LinearLikelihood(Likelihood):
-    """Logistic, Poisson and least-squares regression: parameters are the coefficients, then the intercept.
+    """Log-likelihoods of a linear problem: parameters are the coefficients, then the intercept.
 
     Of several classes, those of each class in turn: ``np.column_stack([coef_, intercept_]).ravel()``. Of least squares,
     the logarithm of the noise's deviation may stand last.
 
     Parameters
     ----------
-    problem : Logistic, LeastSquares or Poisson
+    problem : LinearProblem, whose link gives losses and derivatives
     y : labels, targets or counts
     classes : array, the labels that there are, sorted; None for those in y
     """
 
     def __init__(self, problem: Any, y: Any, classes: Any = None):
         problem.check()
-        self.problem, self.classes = problem, None
+        self.problem, n = problem, len(y)
         self.squares, self.counts = isinstance(problem, LeastSquares), isinstance(problem, Poisson)
-        if isinstance(problem, Logistic):
+        if problem.classifies:
             self.classes = np.unique(y) if classes is None else classes
             if not np.isin(y, self.classes).all():
                 raise ValueError(f"y must hold the classes that fit got, {self.classes}, got others.")
-            self.target = problem.encode(np.concatenate([self.classes, y]))[len(self.classes) :]
-        else:
-            self.target = check_vector(y, "y", least=0 if self.counts else None)[:, None]
+            y = np.concatenate([self.classes, y])
+        self.target = problem.encode(y)[-n:]
         self.n_outputs = self.target.shape[1]
-        self.link = PoissonLink(problem.link == "softplus") if self.counts else problem.link(self.n_outputs)
+        self.link = problem.link(self.n_outputs)
 
     def penalised(self, d):
         """One for each parameter that a penalty covers, else zero, shape (p,), for d columns."""
         out = np.ones((self.n_outputs, d + self.problem.fit_intercept))
-        out[:, d:] = getattr(self.problem, "penalise_intercept", False)
+        out[:, d:] = self.problem.penalise_intercept
         return out.ravel()
 
     def design(self, X):
@@ -145,26 +167,55 @@ class LinearLikelihood(Likelihood):
         return value * np.exp(-2 * theta[:, -1]) - theta[:, -1] - 0.5 * np.log(2 * np.pi)
 
     def derivatives(self, theta, X, y):
-        """At parameters (p,): rows of the design, and the first and second derivatives of their losses by output."""
+        """At parameters (p,): rows of the design, linear predictors, and derivatives of the losses by these."""
         A = self.design(X)
-        return A, *self.link.derivatives(A @ theta.reshape(self.n_outputs, -1).T, y)
+        eta = A @ theta.reshape(self.n_outputs, -1).T
+        return A, eta, *self.link.derivatives(eta, y)
 
-    def gradients(self, theta, X, y):
-        """Gradient of each row's log-likelihood, shape (rows, p), at parameters of shape (p,)."""
-        A, first, _ = self.derivatives(theta, X, y)
-        return (-first[:, :, None] * A[:, None, :]).reshape(len(X), -1)
+    def expansion(self, theta, X, y, w):
+        """The expansion of the weighted sum at parameters of shape (p,), shape (1 + p, 1 + p)."""
+        A, eta, first, second = self.derivatives(theta, X, y)
+        H = [A.T @ ((w[:, None] * c)[:, :, None] * A[:, None]).reshape(len(A), -1) for c in second.swapaxes(0, 1)]
+        return bordered(w @ self.at(eta, y)[:, 0], -((first * w[:, None]).T @ A).ravel(), np.vstack(H))
 
-    def expand(self, theta, X, y, w):
-        """Weighted sums at parameters of shape (p,): the gradient, and below it minus the Hessian, shape (p + 1, p)."""
-        A, first, second = self.derivatives(theta, X, y)
-        rows = (w[:, None] * second[:, j] for j in range(self.n_outputs))
-        H = [A.T @ (c[:, :, None] * A[:, None, :]).reshape(len(A), -1) for c in rows]
-        return np.vstack([-((first * w[:, None]).T @ A).ravel(), *H])
+    def longest(self, root, X, y):
+        """Largest length of a row of the design, in the metric of a Cholesky factor."""
+        return np.sqrt((solve_triangular(root, self.design(X).T, lower=True) ** 2).sum(0).max())
+
+    def gradients_at(self, thetas, X, y):
+        """Gradients at each of some parameters (J, p): J p + 1 equations."""
+        found = [np.ones((len(X), 1))]
+        for theta in thetas:
+            A, _, first, _ = self.derivatives(theta, X, y)
+            found.append((-first[:, :, None] * A[:, None, :]).reshape(len(X), -1))
+        return np.hstack(found)
+
+    def second_moments(self, X, y):
+        """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least squares sees."""
+        j, k = np.tril_indices(X.shape[1] + 2)
+        Z = np.column_stack([np.ones(len(X)), X, y])
+        return Z[:, j] * Z[:, k]
+
+    def expansion_at(self, mode, pairs, theta, X, y):
+        """Of one output: gradient and curvature at a mode, and what they leave of log-likelihoods at parameters (K, p).
+
+        2 + p + P + K equations for P pairs of columns of the design.
+        """
+        j, k = pairs.T
+        A, eta, first, second = self.derivatives(mode, X, y)
+        second, move, base = second[:, 0], A @ (theta - mode).T, self.at(eta, y)
+        rest = self.at(eta + move, y) - base + (first + 0.5 * second * move) * move
+        return np.column_stack([np.ones(len(A)), base, first * A, second * A[:, j] * A[:, k], rest])
+
+
+def bordered(value, slope, H):
+    """An expansion of its parts."""
+    return np.block([[np.reshape(value, (1, 1)), slope[None]], [slope[:, None], H]])
 
 
 def likelihood(problem, y, classes=None):
     """The `Likelihood` of a problem, and the targets as it takes them."""
-    if isinstance(problem, Logistic | Poisson | LeastSquares):
+    if isinstance(problem, LinearProblem):
         if y is None:
             raise ValueError(f"y must be given for {type(problem).__name__}, got y=None.")
         found = LinearLikelihood(problem, y, classes)
@@ -175,38 +226,3 @@ def likelihood(problem, y, classes=None):
             f"log-likelihoods, got {problem!r}; of an array of these, recombine chooses rows."
         )
     return Likelihood(problem), y
-
-
-# Equations: what is summed over the rows, an array with a row for each row.
-
-
-def values_at(model, X, y, theta):
-    """A constant, log-likelihoods at the first of parameters (K, p), and how the others differ: K + 1 equations."""
-    values = model.values(theta, X, y)
-    return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
-
-
-def gradients_at(model, X, y, theta):
-    """Gradients at each of some parameters (J, p): J p + 1 equations."""
-    return np.column_stack([np.ones(len(X)), *(model.gradients(t, X, y) for t in theta)])
-
-
-def second_moments(model, X, y):
-    """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least squares sees."""
-    j, k = np.tril_indices(X.shape[1] + 2)
-    Z = np.column_stack([np.ones(len(X)), X, y])
-    return Z[:, j] * Z[:, k]
-
-
-def expansion_at(model, X, y, mode, basis, pairs, theta):
-    """Gradient and curvature at a mode, and what they leave of the log-likelihoods at parameters (K, p).
-
-    2 + p + P + K equations for P pairs of columns of the design multiplied by a basis (p, p).
-    """
-    j, k = pairs.T
-    A, first, second = model.derivatives(mode, X, y)
-    first, second, eta, S = first[:, 0], second[:, 0, 0], A @ mode, A @ basis
-    move, base = A @ (theta - mode).T, model.at(eta[:, None], y)
-    rest = model.at(eta[:, None] + move, y) - base
-    rest += (first[:, None] + 0.5 * second[:, None] * move) * move
-    return np.column_stack([np.ones(len(A)), base, first[:, None] * S, second[:, None] * S[:, j] * S[:, k], rest])

@@ -1,15 +1,22 @@
-"""The pilot of a posterior: its modes, searched on all rows, and Gaussian draws around them."""
+"""The pilot of a posterior: its modes, searched on all rows, and Gaussian draws around them.
+
+The search takes the expansion of what is maximised, as `handful.matching.likelihoods` says. A linear model gives its
+own, a function's is made of differences, and they add.
+"""
+
+from contextlib import suppress
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, check_vector
+from handful.matching.likelihoods import bordered
 
 INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at no cost that was measured
 ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
 APART = 1.0  # two ends of a search are two modes if they are further apart than this, in deviations
+WIDTH = 0.02  # of differences, in deviations
 
 
 class Pilot:
@@ -58,100 +65,84 @@ def find_pilot(rows, prior, start):
     linear = bool(rows.model.n_outputs)
     if start is None and not linear:
         raise ValueError("start must be given for a function, shape (p,) or (S, p): where the search for modes starts.")
-    starts = np.atleast_2d(0.0 * rows.model.penalised(rows.n_columns) if start is None else np.asarray(start, float))
-    counts, p, log_prior = rows.touched(starts[0]), starts.shape[1], prior
-    if not callable(prior):
+    start = 0.0 * rows.model.penalised(rows.blocks.d) if start is None else np.asarray(start, float)
+    starts, found, modes = np.atleast_2d(start), [], []
+    counts, p = rows.moved_together(starts[0]), starts.shape[1]
+    if callable(prior):
+        got = np.shape(prior(starts))
+        if got != (len(starts),):
+            raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}.")
+        log_prior, of_prior = prior, differences(prior, np.argwhere(np.tri(p)))
+    else:
         prior = check_vector(np.atleast_1d(prior), "prior")
         if len(prior) not in (1, p) or prior.min() <= 0:
             raise ValueError(f"prior must hold positive deviations, one or {p}, got {len(prior)} from {prior.min():g}.")
-        precision = np.broadcast_to(prior**-2.0, p)
-
-        def log_prior(theta):
-            return -0.5 * theta**2 @ precision
-
-        if linear:
-            mode, H = newton(rows, precision, starts[0])
-            return Pilot([mode], [root_of_inverse(H)]), log_prior, counts
-    elif np.shape(prior(starts)) != (len(starts),):
-        raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {np.shape(prior(starts))}.")
-    pairs = np.argwhere(np.tril(counts > 0))
-    return modes_by_values(rows.sums, log_prior, pairs, starts), log_prior, counts
-
-
-def root_of_inverse(H):
-    """Lower Cholesky factor of the inverse of a curvature; what is not curved counts as hardly curved."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
-    values, vectors = np.linalg.eigh(H * scale * scale[:, None])
-    values = np.maximum(values, 1e-10 * max(values.max(), 1e-300))
-    return np.linalg.cholesky(((vectors / values) @ vectors.T) * scale * scale[:, None])
+        log_prior, of_prior = gaussian(np.broadcast_to(prior**-2.0, p))
+    of_rows = rows.expansion if linear else differences(rows.sums, np.argwhere(np.tril(counts > 0)))
+    for start in starts:
+        with suppress(ConvergenceError):
+            found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
+    for _, mode, root in sorted(found, key=lambda end: -end[0]):
+        if all(np.linalg.norm(solve_triangular(r, mode - m, lower=True)) > APART for m, r in modes):
+            modes.append((mode, root))
+    if not modes:
+        raise ConvergenceError("no mode was found: scale the columns of X, give other starts, or a narrower prior.")
+    return Pilot(*zip(*modes)), log_prior, counts
 
 
-def newton(rows, precision, theta, max_iter=100):
-    """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, shape (p,), and minus the Hessian there."""
-
-    def expand(theta):
-        with np.errstate(over="ignore", invalid="ignore"):  # a long step may leave what floats can hold
-            value, (slope, *H) = rows.sums(theta[None])[0], rows.expand(theta)
-        return value - precision @ theta**2 / 2, slope - precision * theta, np.array(H) + np.diag(precision)
-
-    value, slope, H = expand(theta)
-    for _ in range(max_iter):
-        unit = 1 / np.sqrt(np.maximum(np.diag(H), 1e-300))
-        step = unit * np.linalg.lstsq(H * unit * unit[:, None], unit * slope, rcond=1e-13)[0]
-        gain, length = slope @ step, 1.0
-        if gain < 1e-10:  # nats; the last step squares the error that is left
-            return theta + step, H
-        while not (new := expand(theta + length * step))[0] - value >= 1e-4 * length * gain - 1e-10 * abs(value):
-            length /= 2
-            if length < 1e-12:
+def newton(expansion, theta, max_iter=100):
+    """The value at a maximum, the maximum, shape (p,), and a lower Cholesky factor of minus the inverse Hessian."""
+    with np.errstate(all="ignore"):  # a long step may leave what floats can hold
+        now = expansion(theta)
+        for _ in range(max_iter):
+            if not np.isfinite(now).all():
                 break
-        theta, (value, slope, H) = theta + length * step, new
+            root = root_of_inverse(now[1:, 1:])
+            step = root @ (root.T @ now[0, 1:])
+            gain, length = now[0, 1:] @ step, 1.0
+            if gain < 1e-10:  # nats; the last step squares the error that is left
+                return now[0, 0], theta + step, root
+            new = expansion(theta + step)
+            while not new[0, 0] - now[0, 0] >= 1e-4 * length * gain - 1e-10 * abs(now[0, 0]):
+                length /= 2
+                if length < 1e-12:  # nothing on the way is higher, as on a ridge where the slope jumps
+                    return now[0, 0], theta, root
+                new = expansion(theta + length * step)
+            theta, now = theta + length * step, new
     raise ConvergenceError(f"no mode in {max_iter} Newton steps: scale the columns of X, or take a stronger penalty.")
 
 
-def modes_by_values(log_likelihood, log_prior, pairs, starts):
-    """The `Pilot` of a posterior that is known by its values: a search from each start, by finite differences.
-
-    Parameters
-    ----------
-    log_likelihood, log_prior : functions of parameters (K, p) that give (K,)
-    pairs : int array (P, 2), the pairs of parameters whose second derivative of the log-likelihood may not be zero
-    starts : array, shape (S, p)
-    """
-    p, found = starts.shape[1], []
-
-    def downhill(theta):
-        E = np.diag(1e-4 * np.maximum(1.0, np.abs(theta)))
-        points = np.vstack([theta, theta + E, theta - E])
-        v = log_likelihood(points) + log_prior(points)
-        return -v[0], (v[p + 1 :] - v[1 : p + 1]) / (2 * np.diag(E))
-
-    with np.errstate(all="ignore"):  # a line search may step to where there is no likelihood
-        ends = [minimize(downhill, start, jac=True, method="BFGS", options={"maxiter": 500}) for start in starts]
-    for end in sorted((e for e in ends if np.isfinite(e.fun)), key=lambda e: e.fun):
-        if any(np.linalg.norm(solve_triangular(root, end.x - x, lower=True)) < APART for x, root in found):
-            continue
-        theta, h = end.x, 1e-3 * np.maximum(1.0, np.abs(end.x))
-        for _ in range(4):
-            H = _curvature(log_likelihood, theta, h, pairs) + _curvature(log_prior, theta, h, np.argwhere(np.tri(p)))
-            root, h = root_of_inverse(H), 0.2 / np.sqrt(np.maximum(np.diag(H), 1e-8))
-            value, slope = downhill(theta)
-            new = theta - root @ (root.T @ slope)
-            if not downhill(new)[0] < value:
-                break
-            theta = new
-        found.append((theta, root))
-    if not found:
-        raise ConvergenceError("the posterior is not finite at any end of a search: give other starts.")
-    return Pilot(*zip(*found))
+def root_of_inverse(H):
+    """Lower Cholesky factor of the inverse of a curvature; what is not curved counts as hardly curved, upwards."""
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
+    values, vectors = np.linalg.eigh(H * scale * scale[:, None])
+    values = np.maximum(np.abs(values), 1e-10 * max(values.max(), 1e-300))
+    return np.linalg.cholesky(((vectors / values) @ vectors.T) * scale * scale[:, None])
 
 
-def _curvature(f, theta, h, pairs):
-    """Minus the Hessian of f at theta, by central differences of width h, at the given pairs."""
-    E, (j, k) = np.diag(h), pairs.T
-    base, *single = f(np.vstack([theta, theta + E, theta - E]))
-    plus, minus = np.reshape(single, (2, -1))
-    both = f(theta + E[j] + E[k]) + f(theta - E[j] - E[k])
-    H = np.zeros((len(h), len(h)))
-    H[j, k] = H[k, j] = -(both - plus[j] - plus[k] - minus[j] - minus[k] + 2 * base) / (2 * h[j] * h[k])
-    return H
+def gaussian(precision):
+    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion: functions."""
+
+    def log_density(theta):
+        return -0.5 * theta**2 @ precision
+
+    return log_density, lambda theta: bordered(log_density(theta), -precision * theta, np.diag(precision))
+
+
+def differences(f, pairs):
+    """The expansion of a function of parameters (K, p) by central differences, at pairs that may be curved together."""
+    j, k = pairs.T
+
+    def expansion(theta):
+        h = 1e-3 * np.maximum(1.0, np.abs(theta))
+        for _ in range(2):  # the second time as wide as the curvature allows
+            E = np.diag(h)
+            base, *single = f(np.vstack([theta, theta + E, theta - E]))
+            plus, minus = np.reshape(single, (2, -1)) - base
+            last, h = h, np.minimum(h, WIDTH * h / np.sqrt(np.maximum(np.abs(plus + minus), 1e-300)))
+        both = f(theta + E[j] + E[k]) + f(theta - E[j] - E[k]) - 2 * base
+        H = np.zeros((len(theta), len(theta)))
+        H[j, k] = H[k, j] = (plus[j] + plus[k] + minus[j] + minus[k] - both) / (2 * last[j] * last[k])
+        return bordered(base, (plus - minus) / (2 * last), H)
+
+    return expansion

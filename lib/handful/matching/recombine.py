@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lstsq
+from scipy.linalg import lstsq, lu
 from scipy.linalg.blas import dgemm, dger, dtrsm
-from scipy.linalg.lapack import dgetrf
 from scipy.optimize import nnls
-from scipy.sparse import csr_matrix
 
 from handful.checks import check_integer, check_sample_weight
 
@@ -15,7 +13,7 @@ CHUNK = 250_000  # entries of the features in memory at once: they fit into a ca
 PANEL = 32  # columns that are eliminated one by one before the others follow by a matrix product
 SLACK = 1e-14  # of the ratio test (Harris): among rows that reach zero together, the one of the larger pivot
 DEPENDENT = 1e-12  # a feature whose pivot is smaller than this share of the largest is a combination of others
-EXACT = 1e-11  # the residual that is aimed at
+EXACT = 1e-13  # the residual that is aimed at
 
 
 def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple[np.ndarray, np.ndarray, float]:
@@ -64,24 +62,20 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
             raise ValueError(f"features must have shape (n, N) with N at least 1, got {array.shape}.")
         return recombine(array.__getitem__, len(array), weights)
     check_integer("n", n)
-    return _tree(features, check_sample_weight(weights, n), DEPENDENT)
-
-
-def _tree(features, weights, dependent):
+    weights = check_sample_weight(weights, n)
     idx = np.flatnonzero(weights > 0)
     w = weights[idx]
-    n_features = np.shape(features(idx[:1]))[1]
-    keep, target = np.arange(n_features), None
+    keep, target = np.arange(np.shape(features(idx[:1]))[1]), None
     while True:
         cuts = np.linspace(0, len(idx), min(len(idx), 2 * len(keep)) + 1).astype(np.int64)
         M = _block_sums(features, idx, w, cuts)
         if target is None:  # the first pass: what to keep, in which units, and which features are independent
             target, scale, norm = M.sum(0), np.abs(M).sum(0), np.linalg.norm(M, axis=0)
             scale[scale == 0] = norm[norm == 0] = 1
-            if dependent:
-                sketch = np.random.default_rng(0).standard_normal((len(M), min(n_features, len(M))))
-                order, _, pivots = _lu((M / norm).T @ sketch)
-                keep = np.sort(order[: max(1, np.count_nonzero(pivots > dependent * pivots.max()))])
+            sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
+            order, _, U = _lu((M / norm).T @ sketch)
+            pivots = np.abs(np.diag(U))
+            keep = np.sort(order[: max(1, np.count_nonzero(pivots > DEPENDENT * pivots.max()))])
         if len(idx) <= len(keep):
             break
         x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
@@ -89,33 +83,25 @@ def _tree(features, weights, dependent):
         w = w * np.repeat(x, np.diff(cuts))
         idx, w = idx[w > 0], w[w > 0]
     F = M if len(M) == len(idx) else _block_sums(features, idx, w, np.arange(len(idx) + 1))
-    w, residual = _refine(F / scale, target / scale, w, keep)
-    if residual > EXACT and len(keep) < n_features:  # a feature that was judged dependent was not
-        return _tree(features, weights, 0)
-    return idx, w, float(residual)
+    w, residual = _refine(F / scale, target / scale, w)
+    return idx, w, residual
 
 
 def _lu(M):
-    """Order of the rows by partial pivoting, the packed LU decomposition of M in it, and the pivots' magnitudes."""
-    lu, swaps, _ = dgetrf(M)
-    order = list(range(len(M)))
-    for k, j in enumerate(swaps.tolist()):
-        order[k], order[j] = order[j], order[k]
-    return np.array(order), lu, np.abs(np.diagonal(lu))
+    """Order of the rows by partial pivoting, and the factors L and U of M in it."""
+    places, L, U = lu(M, p_indices=True, check_finite=False)
+    return np.argsort(places), L, U
 
 
 def _block_sums(features, idx, w, cuts):
     """Sums of w_i f_i over idx[cuts[j]:cuts[j+1]], shape (blocks, N), of so many rows at once as CHUNK allows."""
-    n_blocks, M, end = len(cuts) - 1, None, 0
-    while end < n_blocks:
-        start, width = end, 1000 if M is None else M.shape[1]
-        end = min(n_blocks, start + max(1, int(CHUNK * n_blocks / len(idx) / width)))
-        low, high = cuts[start], cuts[end]
-        members = (w[low:high], np.arange(high - low), cuts[start : end + 1] - low)
-        sums = csr_matrix(members, shape=(end - start, high - low)) @ features(idx[low:high])
-        if M is None:
-            M = np.empty((n_blocks, sums.shape[1]), order="F")
-        M[start:end] = sums
+    width = np.shape(features(idx[:1]))[1]
+    M = np.empty((len(cuts) - 1, width), order="F")
+    step = max(1, int(CHUNK * len(M) / len(idx) / width))
+    for start in range(0, len(M), step):
+        edges = cuts[start : start + step + 1]
+        rows = slice(edges[0], edges[-1])
+        M[start : start + step] = np.add.reduceat(features(idx[rows]) * w[rows, None], edges[:-1] - edges[0])
     if not np.isfinite(M).all():
         raise ValueError("features must be finite, got a sum that is not: scale the data, or look for an overflow.")
     return M
@@ -132,11 +118,11 @@ def _eliminate(M):
     k = b - N
     if k <= 0:
         return np.ones(b)
-    order, lu, _ = _lu(M)
+    order, L, _ = _lu(M)
     V = np.zeros((b, k), order="F")
-    V[:N] = dtrsm(-1.0, lu[:N], lu[N:], side=1, lower=1, diag=1).T
+    V[:N] = dtrsm(-1.0, L[:N], L[N:], side=1, lower=1, diag=1).T
     V[np.arange(N, b), np.arange(k)] = 1
-    del lu
+    del L
     x = np.ones(b)
     for start in range(0, k, PANEL):
         end, pivots = min(start + PANEL, k), []
@@ -162,24 +148,17 @@ def _eliminate(M):
     return out
 
 
-def _refine(F, target, w, keep):
+def _refine(F, target, w):
     """Weights w (1 + y) with rounding errors taken out, for rows F of w_i f_i, and the residual that is left."""
-    residual = np.abs(target - F.sum(0)).max()
-    solves = (
-        lambda r: np.linalg.solve(F[:, keep].T, r[keep]),
-        lambda r: lstsq(F.T, r, cond=1e-13, lapack_driver="gelsy")[0],
-    )
-    for solve in 2 * solves:
-        if residual <= EXACT / 50:
-            break
-        try:
-            y = solve(target - F.sum(0))
-        except (np.linalg.LinAlgError, ValueError):  # not square, or singular: the other one is for that
-            continue
+    for _ in range(3):
+        missing = target - F.sum(0)
+        residual = np.abs(missing).max()
+        y = lstsq(F.T, missing, cond=1e-13, lapack_driver="gelsy")[0]
         G = F * (1 + y)[:, None]
-        if np.abs(y).max() < 0.5 and (better := np.abs(target - G.sum(0)).max()) < residual:
-            F, w, residual = G, w * (1 + y), better
-    return w, residual
+        if residual <= EXACT or np.abs(y).max() >= 0.5 or not np.abs(target - G.sum(0)).max() < residual:
+            break
+        F, w = G, w * (1 + y)
+    return w, float(residual)
 
 
 def pursue(F, weights, size):

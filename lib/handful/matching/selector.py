@@ -1,7 +1,6 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
 import warnings
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,14 @@ from handful.checks import (
     or_none,
 )
 from handful.coreset import Selector
-from handful.matching import likelihoods as equations
-from handful.matching.excess import path_excess
-from handful.matching.likelihoods import likelihood
-from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot, newton
+from handful.matching.likelihoods import PoissonLink, likelihood
+from handful.matching.path import best_for, path_excess
+from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
 from handful.matching.recombine import pursue
-from handful.matching.rows import Rows, RowsInBlocks
-from handful.matching.verdict import Check, judge
+from handful.matching.rows import Rows
+from handful.matching.verdict import Check, judge, normalised
 from handful.models import Logistic
+from handful.models.links import LogisticLink, SquaredLink
 from handful.types import Seed, Table, join_rows
 
 N_HELDOUT = 200  # draws that estimate the divergence
@@ -154,7 +153,8 @@ class MatchedCoreset(Selector):
         """
         check_is_fitted(self, "indices_")
         theta, rows = stacked(draws), self._rows(X, y, sample_weight)
-        return judge(rows.sums(theta) - self._few(rows).sums(theta))
+        few = rows.take(self.indices_, self.weights_)
+        return judge(rows.sums(theta) - few.sums(theta))
 
     def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
@@ -176,9 +176,9 @@ class MatchedCoreset(Selector):
         """
         check_is_fitted(self, "indices_")
         rows, l2 = self._rows(X, y, sample_weight), self._penalties()
-        if rows.model.n_outputs != 1 or getattr(rows.model.link, "softplus", False):
+        if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
-        self.excess_ = path_excess(rows, self._few(rows), l2.min(), l2.max(), tol)
+        self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), l2.min(), l2.max(), tol)
         return self.excess_
 
     def _problem(self):
@@ -201,65 +201,55 @@ class MatchedCoreset(Selector):
         return penalties
 
     def _rows(self, X, y, sample_weight):
-        classes = getattr(self, "classes_", None)
-        if not is_blocks(X, y, sample_weight):
+        if is_blocks(X, y, sample_weight):
+            X = as_blocks(X, y, sample_weight)
+            X = X.at_least(self._rows_per_block(X))
+            y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
+            sample_weight = check_sample_weight(sample_weight, X.n)
+        else:
             X, y, sample_weight = self._check_input(X, y, sample_weight)
-            model, y = likelihood(self._problem(), y, classes)
-            return Rows(model, X, y, sample_weight)
-        blocks = as_blocks(X, y, sample_weight)
-        blocks = blocks.at_least(self._rows_per_block(blocks))
-        y, weights = (join_rows(values) for values in zip(*blocks.map(_sides)))
-        model, y = likelihood(self._problem(), y, classes)
-        return RowsInBlocks(model, blocks, y, check_sample_weight(weights, blocks.n))
-
-    def _few(self, rows):
-        if self.indices_[-1] >= len(rows.weights):
-            raise ValueError(
-                f"X must be the rows that fit got, got {len(rows.weights)}, and row {self.indices_[-1]} is chosen."
-            )
-        return rows.take(self.indices_, self.weights_)
+        model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
+        return Rows(model, X, y, sample_weight)
 
     def _rows_per_block(self, blocks):
         return PER_BLOCK // blocks.d
 
     def _select_blocks(self, blocks, rng):
-        self.classes_ = None
-        return self._choose(self._rows(blocks, None, None), rng)
+        return self._select(blocks, None, None, rng)
 
     def _select(self, X, y, sample_weight, rng):
-        model, y = likelihood(self._problem(), y)
-        return self._choose(Rows(model, X, y, sample_weight), rng)
-
-    def _choose(self, rows, rng):
+        self.classes_ = None
+        rows = self._rows(X, y, sample_weight)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_, self.parameters_, self.classes_ = float("nan"), None, rows.model.classes
+        n_moments = (rows.blocks.d + 2) * (rows.blocks.d + 3) // 2
         if not isinstance(self.at, str):
-            theta = stacked(self.at, "at")
-            if self.size is not None and len(theta) >= max(self.size, PURSUED):
-                theta = theta[np.linspace(0, len(theta) - 1, max(self.size, PURSUED) - 1).astype(int)]
-            self.parameters_ = theta
-            return self._match(rows, partial(equations.values_at, theta=theta), 1 + len(theta))
+            return self._at_parameters(rows, stacked(self.at, "at"))
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
-        if rows.model.squares:
-            n_moments = (rows.n_columns + 2) * (rows.n_columns + 3) // 2
-            if self.at == "posterior" or self.size is None or self.size >= n_moments:
-                return self._match(rows, equations.second_moments, n_moments)
-        if self.at == "posterior":
-            return self._posterior(rows, rng)
+        if rows.model.squares and (self.at == "posterior" or self.size is None or self.size >= n_moments):
+            return self._match(rows, n_moments, "second_moments")
+        return self._posterior(rows, rng) if self.at == "posterior" else self._path(rows)
+
+    def _at_parameters(self, rows, theta):
+        if self.size is not None and len(theta) >= max(self.size, PURSUED):
+            theta = theta[np.linspace(0, len(theta) - 1, max(self.size, PURSUED) - 1).astype(int)]
+        self.parameters_ = theta
+        return self._match(rows, 1 + len(theta), "values_at", theta)
+
+    def _path(self, rows):
         if not rows.model.n_outputs:
             raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
-        penalised, found = rows.model.penalised(rows.n_columns) * rows.weights.sum(), []
+        penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
+        optima = [0 * penalised]
         for l2 in self._penalties():
-            found.append(newton(rows, l2 * penalised, found[-1] if found else 0 * penalised)[0])
-        self.parameters_ = np.array(found)
-        sums = partial(equations.gradients_at, theta=self.parameters_)
-        return self._match(rows, sums, 1 + self.parameters_.size, exactly=True)
+            optima.append(best_for(rows, l2 * penalised, optima[-1]))
+        self.parameters_ = np.array(optima[1:])
+        return self._match(rows, 1 + self.parameters_.size, "gradients_at", self.parameters_, exactly=True)
 
     def _posterior(self, rows, rng):
-        n = np.count_nonzero(rows.weights)
-        pilot, log_prior, counts = find_pilot(rows, self.prior, self.start)
+        n, (pilot, log_prior, counts) = np.count_nonzero(rows.weights), find_pilot(rows, self.prior, self.start)
         self.modes_, pairs, p = pilot.modes, np.argwhere(np.tril(counts > 0)), len(counts)
         if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
             raise ValueError(
@@ -271,46 +261,49 @@ class MatchedCoreset(Selector):
         if n_equations < n_terms and 2 * n_terms < PURSUED:
             n_equations = 2 * n_terms + 1
         full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
-        terms = dict(mode=pilot.modes[0], basis=pilot.roots[0] if n_terms == p * (p + 3) // 2 else np.eye(p))
         while True:
             expand = rows.model.n_outputs == 1 and n_terms + 2 < n_equations <= (self.size or n_equations)
             n_draws = max(0, n_equations - 2 - n_terms * expand)
             theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
-            sums = partial(equations.values_at, theta=self.parameters_)
             if expand:
-                sums = partial(equations.expansion_at, **terms, pairs=pairs, theta=theta)
-            found = self._match(rows, sums, n_equations)
+                found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
+            else:
+                found = self._match(rows, n_equations, "values_at", self.parameters_)
             few = rows.take(*found).sums(held)
             self.kl_ = heldout_kl(full - few, few + offset)
             if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
                 break
             n_equations = 2 * n_equations - 1
+        self._warn(n, n_terms, self.size or n_equations)
+        return found
+
+    def _warn(self, n, n_terms, m):
         why = None
         if 2 * n_terms > PAYS * n:
             why = f"it hardly pays: {2 * n_terms} equations would be wanted for {n} rows"
-        elif min(n_equations, self.size or n_equations) < n_terms + 2:
-            why = f"{self.size or n_equations} rows are fewer than the {n_terms} first- and second-order terms and two"
+        elif m < n_terms + 2:
+            why = f"{m} rows are fewer than the {n_terms} first- and second-order terms and two"
         elif self.size is None and not self.kl_ <= self.tol:
             why = f"the estimated divergence is {self.kl_:.2g}, and not at most tol={self.tol:g}"
         if why:
             warnings.warn(f"{why}; these rows may miss the posterior: `check` says it of the draws.", stacklevel=5)
-        return found
 
-    def _match(self, rows, sums, n_equations, exactly=False):
+    def _match(self, rows, n_equations, equations, *args, exactly=False):
         size, needed, self.n_equations_ = self.size or n_equations, n_equations, n_equations
         if n_equations <= 4 * size:  # their rank may be lower
-            places, few, self.residual_ = rows.match(sums, max(1, size // n_equations))
+            places, weights, self.residual_ = rows.match(max(1, size // n_equations), equations, *args)
             needed = len(places)
         if needed <= size:
-            return places, few.weights
+            return places, weights
         if exactly or n_equations > PURSUED:
             raise ValueError(
                 f"size must be at least {needed} to keep these {n_equations} sums exactly, got size={size}: take more "
                 "rows or fewer penalties (penalties=[l2]), or BilevelCoreset, which makes the most of so few."
             )
-        places, few, _ = rows.match(sums, CANDIDATES)
-        chosen, weights, self.residual_ = pursue(sums(few.model, few.X, few.y), few.weights, size)
+        places, weights, _ = rows.match(CANDIDATES, equations, *args)
+        few = rows.take(places, weights).over(np.concatenate, equations, *args)
+        chosen, weights, self.residual_ = pursue(few, weights, size)
         return places[chosen], weights
 
 
@@ -321,11 +314,8 @@ def _sides(block):
 
 def heldout_kl(delta, log_weights):
     """Half the variance of delta under weights, NaN if less than LEAST_EFFECTIVE of the draws count."""
-    w = np.exp(log_weights - log_weights.max())
-    w /= w.sum()
-    if not 1 / (w**2).sum() >= LEAST_EFFECTIVE:
-        return float("nan")
-    return float(w @ (delta - w @ delta) ** 2 / 2)
+    w, n_effective = normalised(log_weights)
+    return float(w @ (delta - w @ delta) ** 2 / 2) if n_effective >= LEAST_EFFECTIVE else float("nan")
 
 
 def stacked(draws, name="draws"):

@@ -4,26 +4,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LIMITS = """\
-This compares the rows with all data only where the draws went. It sees no mode or tail that they did not visit; the
-  rows may even have erased a mode, so that several chains agree although chains on all rows would not.
-A small Pareto k alone is no certificate, and nothing here says that the chain has converged: look at R-hat as well.
-The rows were matched for this likelihood: for another likelihood, link or column choose again. After a change of the
-  prior run this check again; if the posterior moved by more than about 5 deviations, choose again.
-The rows are no sample: leave-one-out, standard errors, predictive checks and bootstraps on them are wrong. Compute
-  these from all rows with the draws (`log_likelihood`).
-Tails beyond about 3 deviations are unchecked. Parameters that grow with the rows (one for each row, or groups of fewer
-  rows than equations) are not supported."""
-VERDICTS = {
-    "use the draws": "the draws are fine as they are",
-    "use the weights": "use the draws with their importance weights",
-    "refuse": "do not use these draws: choose again with more rows, or with a pilot nearer to them; else take all rows",
+VERDICTS = {  # most variance, most mean and least share of effective draws, of the log weights; and in words
+    "use the draws": (0.1, 1.0, 0.0, "the draws are fine as they are"),
+    "use the weights": (1.0, 3.0, 0.5, "use the draws with their importance weights"),
+    "refuse": (np.inf, np.inf, 0.0, "choose again, more rows or a pilot nearer to these draws; else take all rows"),
 }
+HEAVY = 0.7  # Pareto k from which the weights' tail is too heavy, where they differ at all
+ALIKE = 0.01  # variance below which the tail is noise
+LIMITS = """\
+Only where the draws went is compared: a mode or tail that they did not visit may be wrong. Whether the chain has
+converged is another question (R-hat). The rows are for this likelihood, and are no sample: leave-one-out and predictive
+checks need all rows. More: help(handful.matching.Check)."""
 
 
 @dataclass(frozen=True)
 class Check:
     """What one pass over all rows says about draws made on the handful; printed, it says it in words.
+
+    It compares the rows with all data only where the draws went: the rows may even have erased a mode, so that several
+    chains agree although chains on all rows would not. After a change of the prior check again; for another likelihood
+    choose again. Tails beyond about three deviations are unchecked.
 
     Attributes
     ----------
@@ -33,7 +33,8 @@ class Check:
     mean : of the log weights, which counts the constant: log-likelihood of all rows less that of the handful, in nats
     n_effective : of the draws, after weighting, had they been independent
     n_draws : how many
-    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024); NaN if it has under 5 draws
+    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are equal; no
+        certificate alone
     weights : float array, shape (n_draws,), importance weights that add up to one
     """
 
@@ -48,10 +49,9 @@ class Check:
 
     def __str__(self):
         return (
-            f"{self.verdict.upper()}: {VERDICTS[self.verdict]}.\n"
-            f"Variance of the log weights {self.variance:.2g} (estimated divergence {self.kl:.2g} nats), their mean "
-            f"{self.mean:+.2g},\n  effective draws {self.n_effective:.0f} of {self.n_draws}, Pareto k "
-            f"{self.pareto_k:.2f}.\n{LIMITS}"
+            f"{self.verdict.upper()}: {VERDICTS[self.verdict][-1]}.\n\n"
+            f"Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} nats), mean {self.mean:+.2g}.\n"
+            f"Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto k: {self.pareto_k:.2f}.\n\n{LIMITS}"
         )
 
 
@@ -69,17 +69,22 @@ def judge(log_weights):
         raise ValueError(f"a check needs at least 100 draws, got {n}.")
     if not np.isfinite(log_weights).all():
         return Check("refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, np.full(n, 1 / n))
-    variance, mean = float(log_weights.var()), float(log_weights.mean())
-    w = np.exp(log_weights - log_weights.max())
-    w /= w.sum()
-    k, n_effective = pareto_k(log_weights), float(1 / (w**2).sum())
-    verdict = "refuse"
-    # k is noise where the weights hardly differ; where they differ, it says nothing about their size
-    if variance < 0.1 and abs(mean) < 1 and (k < 0.7 or variance < 0.01):
-        verdict = "use the draws"
-    elif variance < 1 and abs(mean) < 3 and n_effective > n / 2 and k < 0.7:
-        verdict = "use the weights"
-    return Check(verdict, variance / 2, variance, mean, n_effective, n, k, w)
+    variance, mean, k = float(log_weights.var()), float(log_weights.mean()), pareto_k(log_weights)
+    weights, n_effective = normalised(log_weights)
+    tail = k < HEAVY or variance < ALIKE
+    verdict = next(
+        name
+        for name, (most, most_mean, share, _) in VERDICTS.items()
+        if name == "refuse" or (tail and variance < most and abs(mean) < most_mean and n_effective > share * n)
+    )
+    return Check(verdict, variance / 2, variance, mean, n_effective, n, k, weights)
+
+
+def normalised(log_weights):
+    """Weights that add up to one, and how many draws of equal weight tell as much."""
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    return weights, float(1 / (weights**2).sum())
 
 
 def pareto_k(log_weights):
@@ -90,16 +95,14 @@ def pareto_k(log_weights):
 
     Parameters
     ----------
-    log_weights : array, shape (S,), up to a constant
+    log_weights : array, shape (S,) for S of at least 25, up to a constant
 
     Returns
     -------
-    float; NaN where the tail has under 5 draws, -inf where its weights are equal
+    float; -inf where the tail's weights are equal
     """
     ordered = np.sort(np.asarray(log_weights, float))
     m = int(min(len(ordered) / 5, 3 * np.sqrt(len(ordered))))
-    if m < 5:
-        return float("nan")
     tail = np.exp(ordered[-m:] - ordered[-1]) - np.exp(ordered[-m - 1] - ordered[-1])
     tail = tail[tail > 0]
     if len(tail) < 5:

@@ -10,7 +10,8 @@ from handful.matching import Poisson
 from handful.matching.likelihoods import likelihood
 from handful.matching.pilot import find_pilot
 from handful.matching.rows import Rows
-from scipy.special import gammaln, log_expit, logsumexp
+from handful.models.links import Link
+from scipy.special import expit, gammaln, log_expit, logsumexp
 from scipy.stats import gaussian_kde
 
 from handful_papers.claims import Evidence
@@ -58,6 +59,28 @@ def mixture(theta, X):
         -0.5 * ((X[:, 0] - theta[:, [m]]) * np.exp(-theta[:, [s]])) ** 2 - theta[:, [s]] for m, s in ((0, 2), (1, 3))
     )
     return np.logaddexp(log_expit(theta[:, 4:]) + first, log_expit(-theta[:, 4:]) + second)
+
+
+class SoftplusPoisson(Poisson):
+    """Poisson regression whose rate is log(1 + exp(eta)), as in Chen and Campbell 2024."""
+
+    def link(self, n_outputs):
+        """As `Poisson.link`."""
+        return SoftplusLink()
+
+
+class SoftplusLink(Link):
+    """Counts whose rate is log(1 + exp(Z)), which is not the canonical link."""
+
+    def loss(self, Z, Y):
+        """As `Link.loss`."""
+        rate = np.maximum(np.logaddexp(0, Z), 1e-300)
+        return (rate - Y * np.log(rate))[:, 0]
+
+    def derivatives(self, Z, Y):
+        """As `Link.derivatives`."""
+        p, rate = expit(Z), np.maximum(np.logaddexp(0, Z), 1e-300)
+        return (1 - Y / rate) * p, ((1 - Y / rate) * p * (1 - p) + Y * (p / rate) ** 2)[:, :, None]
 
 
 def generated(model, n, seed):
@@ -145,7 +168,7 @@ def problem_of(what, n, seed, columns):
         return *generated(what, n, seed), 2.0
     if what == "bike_poisson":
         data = load("bike_poisson")
-        return Poisson("softplus", fit_intercept=False), data.X, data.y.astype(float), None, 1.0
+        return SoftplusPoisson(fit_intercept=False), data.X, data.y.astype(float), None, 1.0
     return Logistic(), *table(what, n, seed, columns), None, 1.0
 
 

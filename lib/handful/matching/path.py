@@ -1,9 +1,9 @@
-"""A bound, proven and computed, of what training on the matched rows loses at every penalty of a range."""
+"""Optima along a path of penalties, and a proven bound of what training on the matched rows loses between them."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from handful.matching.pilot import newton
+from handful.matching.pilot import gaussian, newton
 
 SAFE = 0.5  # of the distance within which curvatures are known, for one step along the path
 FINEST = 1e-5  # share of the penalty below which no step is tried
@@ -28,10 +28,10 @@ def path_excess(rows, few, low, high, tol):
     -------
     float, in units of the mean loss; infinite where the steps would become too small
     """
-    n, penalised, worst, l2, step = rows.weights.sum(), rows.model.penalised(rows.n_columns), 0.0, low, 0.1
+    n, penalised, worst, l2, step = rows.weights.sum(), rows.model.penalised(rows.blocks.d), 0.0, low, 0.1
 
     def solve(data, l2, start):
-        return newton(data, l2 * n * penalised, start)[0]
+        return best_for(data, l2 * n * penalised, start)
 
     def loss(theta, l2):
         return -rows.sums(theta[None])[0] / n + l2 * penalised @ theta**2 / 2
@@ -40,13 +40,15 @@ def path_excess(rows, few, low, high, tol):
     best = solve(rows, l2, best)
     while l2 < high * (1 - 1e-12):
         chosen = solve(few, l2, chosen)
-        (slope, *C), (slope_few, *H) = (data.expand(chosen) / n for data in (rows, few))
-        root, weight = np.linalg.cholesky(np.array(H) + np.diag(l2 * penalised)), penalised * chosen
+        of_all, of_few = (data.expansion(chosen) / n for data in (rows, few))
+        slope, slope_few, weight = of_all[0, 1:], of_few[0, 1:], penalised * chosen
+        root = np.linalg.cholesky(of_few[1:, 1:] + np.diag(l2 * penalised))
 
         def norm(g, root=root):
             return float(np.linalg.norm(solve_triangular(root, g, lower=True)))
 
-        rise = np.linalg.norm(solve_triangular(root, solve_triangular(root, np.array(C), lower=True).T, lower=True), 2)
+        half = solve_triangular(root, of_all[1:, 1:], lower=True)
+        rise = np.linalg.norm(solve_triangular(root, half.T, lower=True), 2)
         radius = max(rows.longest(root), few.longest(root))
         while True:
             end = min(high, l2 * (1 + step))
@@ -64,3 +66,9 @@ def path_excess(rows, few, low, high, tol):
                 return float("inf")
         worst, l2, step, best = max(worst, bound), end, 2 * step, best_end
     return float(worst)
+
+
+def best_for(rows, precision, start):
+    """Maximum of the log-likelihood less ``precision @ theta**2 / 2``, of a linear model, shape (p,)."""
+    penalty = gaussian(precision)[1]
+    return newton(lambda theta: rows.expansion(theta) + penalty(theta), start)[1]
