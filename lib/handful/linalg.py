@@ -87,14 +87,15 @@ def centred(X, weights=None):
         center = share @ X
         return X - center, center
     full = 2 * np.bincount(X.indices, minlength=X.shape[1]) > X.shape[0]
-    center = np.zeros(X.shape[1])
-    if not full.any():
-        return X.astype(np.float64), center
-    dense = X[:, full].toarray().astype(np.float64)
-    center[full] = share @ dense
-    moved = sparse.csr_matrix(dense - center[full])
-    places = np.argsort(np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
-    return sparse.hstack([moved, X[:, ~full]], format="csr")[:, places], center
+    center, columns, Y = np.zeros(X.shape[1]), np.flatnonzero(full), X.astype(np.float64)
+    if not len(columns):
+        return Y, center
+    dense = X[:, columns].toarray().astype(np.float64)
+    center[columns] = share @ dense
+    Y.data[full[Y.indices]] = 0.0
+    Y.eliminate_zeros()
+    places = np.tile(columns, len(dense)), np.arange(len(dense) + 1) * len(columns)
+    return Y + sparse.csr_matrix(((dense - center[columns]).ravel(), *places), shape=X.shape), center
 
 
 def nearest_center(X, centers):

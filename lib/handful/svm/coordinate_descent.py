@@ -26,9 +26,9 @@ SHARE = 0.25  # of the interior-point method's time is given to the descent, whi
 LEAST = 40  # passes; with fewer it is not worth a try
 PASSES = 50  # for each iteration that `max_iter` allows
 MOVES = 10  # passes between two moves of the multiplier
-CHECK = 5.0  # passes' worth of work between two certificates
+CHECK = 20  # passes at most between two certificates
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # finite input is checked before; signs of zero do not matter
-FIRST, SHARPER, LAST = 0.1, 0.3, 1e-13  # violations (in units of the margin) at which shrunk points come back
+FIRST, SHARPER, LAST = 0.1, 0.1, 1e-13  # violations (in units of the margin) at which shrunk points come back
 
 
 def affordable_passes(A):
@@ -58,13 +58,14 @@ def descend(A, y, c, *, tol, bias=0.0, max_iter=10_000):
     -------
     Solution, its `n_iter` the passes; it may not have reached `tol`: the caller looks at `gap`
     """
-    X = sparse.csr_array(A[:, :-1])
-    arrays = X.data, X.indices.astype(np.uint32), X.indptr.astype(np.uint64)  # unsigned: numba counts from the front
-    sq_norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    A = sparse.csr_array(A)
+    arrays = A.data, A.indices.astype(np.uint32), A.indptr.astype(np.uint64)  # unsigned: numba counts from the front
+    sq_norms = np.add.reduceat(A.data**2, A.indptr[:-1]) - 1.0
     # Squared length of the constant feature: that of the others, and so that a move of the sum moves the bias by 1.
     constant = max(c @ sq_norms, 1.0) / c.sum()
-    n, d = X.shape
-    a, w, order = np.zeros(n), np.append(np.zeros(d), bias), np.arange(n)
+    n = len(y)
+    a, w, order = np.zeros(n), np.zeros(A.shape[1]), np.arange(n)
+    w[-1] = bias
     best_w, best_share, objective, bound = w, a, np.inf, -np.inf
     state, active, limits, violation = np.ones(1, dtype=np.uint64), n, (np.inf, -np.inf), FIRST
     work = 0
@@ -73,10 +74,11 @@ def descend(A, y, c, *, tol, bias=0.0, max_iter=10_000):
             *arrays, y, c, a, w, sq_norms, constant, order, state, active, limits, violation, CHECK * n
         )
         work += done
-        w[:-1] = X.T @ (y * a)  # without the rounding of many small updates
-        scores = X @ w[:-1]
-        candidate = np.append(w[:-1], _best_bias(scores, y, c))
-        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, 1.0 - y * (scores + candidate[-1]))
+        w[:-1] = (A.T @ (y * a))[:-1]  # without the rounding of many small updates
+        scores = A @ w
+        candidate = w.copy()
+        candidate[-1] += _best_bias(scores, y, c)
+        value = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, 1.0 - y * (scores + candidate[-1] - w[-1]))
         if value < objective:
             best_w, objective = candidate, value
         certified = dual_objective(A, y, c, a / c)
@@ -110,6 +112,7 @@ def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state
     active, limits, whether `violation` was reached, steps done
     """
     top, bottom = limits
+    one = np.uint64(1)
     total, done, n_passes = (y * a).sum(), 0, 0
     while done < budget:
         if n_passes % MOVES == 0:
@@ -117,14 +120,15 @@ def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state
         n_passes += 1
         for last in range(active - 1, 0, -1):  # a random order, the same in every call
             state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            k = int((state[0] >> np.uint64(33)) % np.uint64(last + 1))
+            k = int(((state[0] >> np.uint64(33)) * np.uint64(last + 1)) >> np.uint64(31))
             order[last], order[k] = order[k], order[last]
         highest, lowest = -np.inf, np.inf
         position = 0
         while position < active:
             i = order[position]
+            begin, end = starts[i], starts[i + 1] - one  # without the constant feature
             score = w[-1] + constant * total
-            for p in range(starts[i], starts[i + 1]):
+            for p in range(begin, end):
                 score += data[p] * w[columns[p]]
             gradient = y[i] * score - 1.0
             done += 1
@@ -141,7 +145,7 @@ def _descend(data, columns, starts, y, c, a, w, sq_norms, constant, order, state
             step = (new - a[i]) * y[i]
             a[i] = new
             total += step
-            for p in range(starts[i], starts[i + 1]):
+            for p in range(begin, end):
                 w[columns[p]] += step * data[p]
         if highest - lowest <= violation:
             return active, (top, bottom), True, done

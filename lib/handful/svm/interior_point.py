@@ -57,7 +57,10 @@ class Solution:
 def with_ones(X):
     """``[X, 1]``, float64: column by column if dense, where products with few columns are fastest; CSR if sparse."""
     if sparse.issparse(X):
-        return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr", dtype=np.float64)
+        X, (n, d) = sparse.csr_array(X), X.shape
+        data, columns = np.insert(X.data, X.indptr[1:], 1.0), np.insert(X.indices, X.indptr[1:], d)
+        starts = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
+        return sparse.csr_array((data, columns, starts), shape=(n, d + 1), dtype=np.float64)
     A = np.empty((len(X), X.shape[1] + 1), order="F")
     for start in range(0, len(X), STRIP):
         A[start : start + STRIP, :-1] = X[start : start + STRIP]
