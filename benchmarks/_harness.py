@@ -70,7 +70,7 @@ class Bench:
             self._add(what, name, ratio, f"x {base}", bars.get(name), "<=", repeats=repeats, seconds=seconds)
         return ratios
 
-    def value(self, what, name, value, *, unit, bar=None, direction="<="):
+    def value(self, what, name, value, *, unit="", bar=None, direction="<="):
         """A quality beside its bar: a loss, an accuracy, a memory peak."""
         self._add(what, name, float(value), unit, bar, direction)
 

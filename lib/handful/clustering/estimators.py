@@ -107,7 +107,7 @@ class MixtureEstimator(CentersEstimator):
 
     def _searched(self, X):
         # E-steps from the neighbourhood of the centre that an inverted file finds.
-        centers, width = self._to_frame(self.cluster_centers_), self.n_features_in_
+        centers = self._to_frame(self.cluster_centers_)
         mixture, file = Mixture(padded(centers), self.variance_, self.neighbors_), inverted_file(centers)
         labels = np.empty(X.shape[0], np.intp)
         with Threads() as threads:
@@ -115,11 +115,14 @@ class MixtureEstimator(CentersEstimator):
                 rows = self._to_frame(X[part].toarray() if sparse.issparse(X) else X[part])
                 first = mixture.neighbours[probable_centers(rows, centers, file)[0]]
                 options = dict(n_random=0, key=0, threads=threads, floor=0.0)
-                search = VariationalEM(padded(rows), np.ones(len(rows)), width, first, **options)
+                search = VariationalEM(padded(rows), np.ones(len(rows)), X.shape[1], first, **options)
                 for _ in range(STEPS):
                     search.e_step(mixture, Trace())
                 labels[part] = search.K[:, 0]
         return labels
+
+    def _to_frame(self, rows):
+        return (rows - self._shift).astype(rows.dtype)
 
     def _log_joints(self, X):
         # Blocks of log p(c, x), shape (at most n, C).

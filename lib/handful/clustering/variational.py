@@ -99,11 +99,11 @@ class Trace:
     statistics: Statistics | None = None
 
 
-def padded(rows):
-    """`rows` with zero columns up to a multiple of the kernels' width, C-contiguous."""
+def padded(rows, shift=0.0):
+    """`rows - shift` with zero columns up to a multiple of the kernels' width, C-contiguous, in the type of `rows`."""
     n, d = rows.shape
     out = np.zeros((n, -(-d // kernels.LANES) * kernels.LANES), rows.dtype)
-    out[:, :d] = rows
+    np.subtract(rows, shift, out=out[:, :d], casting="same_kind")  # a difference in float64 would take twice the rows
     return out
 
 

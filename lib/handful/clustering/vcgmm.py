@@ -190,6 +190,7 @@ class VCGMM(MixtureEstimator):
         rng = as_generator(self.random_state)
         rows, weights, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
         self._set_frame(rows)
+        rows = padded(rows, self._shift)  # in place of the coreset's rows, which would lie in memory beside these
         mixture, trace, n_fitting = self._optimise(rows, weights, rng, go_on, past and self._in_frame(past))
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace)
@@ -240,15 +241,12 @@ class VCGMM(MixtureEstimator):
         # Fit in coordinates about the median, where distances keep their digits.
         self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
 
-    def _to_frame(self, rows):
-        return (rows - self._shift).astype(rows.dtype)
-
     def _in_frame(self, statistics):
-        return Statistics(statistics.mass, padded(statistics.means - self._shift), statistics.scatter)
+        return Statistics(statistics.mass, padded(statistics.means, self._shift), statistics.scatter)
 
-    def _optimise(self, rows, weights, rng, go_on, past):
+    def _optimise(self, Y, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
-        Y, how = padded(self._to_frame(rows)), ALGORITHMS.get(self.algorithm, self.algorithm)
+        how = ALGORITHMS.get(self.algorithm, self.algorithm)
         # Far above what rounding makes of a distance of 0. Else the bound would waver where points are centres.
         eps, tiny = (float(getattr(np.finfo(Y.dtype), name)) for name in ("eps", "tiny"))
         floor = max(eps**1.5 * float(np.mean(row_norms(Y, squared=True), dtype=np.float64)), tiny / eps)
@@ -276,7 +274,9 @@ class VCGMM(MixtureEstimator):
                     K = np.ascontiguousarray(K[:, :HARD_KEPT])
                 now = dict(n_random=how.n_random, hard=hard, floor=floor, past=past, n_steps=n_iter)
                 key = rng.integers(2**63)
-                trace = VariationalEM(mine, u, rows.shape[1], K, key=key, threads=threads, **now).run(
+                em = VariationalEM(mine, u, self.n_features_in_, K, key=key, threads=threads, **now)
+                del mine, u, K  # of which `em` keeps those that it puts in another order
+                trace = em.run(
                     mixture,
                     tol=max(self.tol, least_tol),
                     max_iter=self.max_iter,
@@ -285,6 +285,7 @@ class VCGMM(MixtureEstimator):
                     moves=how.moves if past is None else None,  # earlier rows cannot be cut
                     progress=bar.update,
                 )
+                del em  # before the next phase makes its copy of the rows
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
         trace.n_iter = n_iter
@@ -311,11 +312,11 @@ class VCGMM(MixtureEstimator):
                     f"n_clusters is {C}, but the warm start has {len(self.cluster_centers_)} centres; "
                     "call fit with warm_start=False."
                 )
-            centers = padded(self._to_frame(self.cluster_centers_.astype(Y.dtype)))
+            centers = padded(self.cluster_centers_.astype(Y.dtype), self._shift)
             variance = max(self.variance_, floor)
             neighbours = self.neighbors_.copy() if self.neighbors_.shape[1] == width else None
         elif not isinstance(init, str):
-            centers = padded(self._to_frame(self._given_centers(Y.dtype)))
+            centers = padded(self._given_centers(Y.dtype), self._shift)
         elif init in ("afkmc2", "chains"):
             seeds, n_distances = afkmc2(Y, C, chain_length=how.chain_length, sample_weight=weights, rng=rng)
             centers, from_seeds = Y[seeds], how.start == "nearest" or (from_seeds and init == "chains")

@@ -63,12 +63,12 @@ def sample(folder, m, rng):
     return blocks.take(rng.permutation(rng.choice(blocks.n, min(m, blocks.n), replace=False))).X
 
 
-def fit(method, folder, n_clusters, *, size, seed):
+def fit(method, folder, n_clusters, *, size, seed, n_iter=10):
     """Centres by one method, on one thread, from a folder of files.
 
     Parameters
     ----------
-    method : "vcgmm" (hardened, on a coreset of `size` draws), "faiss" (10 iterations on `size` random rows),
+    method : "vcgmm" (hardened, on a coreset of `size` draws), "faiss" (`n_iter` iterations on `size` random rows),
         "minibatch" (scikit-learn's, batches from `size` random rows) or "kmeans" (scikit-learn's, on as many)
     """
     rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def fit(method, folder, n_clusters, *, size, seed):
         import faiss
 
         faiss.omp_set_num_threads(1)
-        options = dict(niter=10, seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
+        options = dict(niter=n_iter, seed=seed + 1, max_points_per_centroid=len(X), min_points_per_centroid=1)
         model = faiss.Kmeans(X.shape[1], n_clusters, **options)
         model.train(X)
         return model.centroids
@@ -94,7 +94,7 @@ def fit(method, folder, n_clusters, *, size, seed):
     return model.cluster_centers_
 
 
-def measured_fit(method, folder, n_clusters, size, seed):
+def measured_fit(method, folder, n_clusters, size, seed, n_iter=10):
     """`fit` in a process of its own: centres, CPU seconds, and the most megabytes that the process has held.
 
     The peak is VmHWM of /proc/self/status, with what importing took, which comes fourth.
@@ -103,7 +103,7 @@ def measured_fit(method, folder, n_clusters, size, seed):
     few = folder.parent / "few.npy"
     fit(method, few, 8, size=500, seed=0)  # compiles
     before, start = peak_megabytes(), time.process_time()
-    centers = fit(method, folder, n_clusters, size=size, seed=seed)
+    centers = fit(method, folder, n_clusters, size=size, seed=seed, n_iter=n_iter)
     return centers, time.process_time() - start, peak_megabytes(), before
 
 

@@ -84,9 +84,6 @@ class CentredVCGMM(VCGMM):
     def _set_frame(self, rows):
         self._shift = np.zeros(rows.shape[1])
 
-    def _to_frame(self, rows):
-        return rows
-
 
 def paper_settings(
     *, sizes, n_neighbors=5, n_random=0, chain_length=2, n_warmup=0, chains=CHAINS, widths=WIDTHS, ours=True
