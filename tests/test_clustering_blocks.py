@@ -2,10 +2,11 @@
 
 import errno
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
-from handful import VCGMM, blocks
+from handful import VCGMM, blocks, sources
 from handful.blocks import Blocks
 from handful.clustering import quantization_error
 
@@ -70,6 +71,33 @@ def test_what_is_written_goes_on_where_it_broke_off(X, folder, method, monkeypat
     np.testing.assert_array_equal(found, getattr(model, method)(X))
     assert isinstance(found, np.memmap)
     assert [path.name for path in out.parent.iterdir()] == ["written.npy"]
+
+
+@pytest.mark.parametrize("breaks_at", [4, 13], ids=["first pass", "second pass"])
+def test_a_fit_that_broke_off_goes_on_and_nothing_changes(folder, breaks_at, monkeypatch, tmp_path):
+    read, inner, whole = [], sources._rows, VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(str(folder)))
+
+    def breaks(file, stretch):
+        read.extend([file] if isinstance(file, Path) else [])
+        if len(read) == breaks_at:
+            raise KeyboardInterrupt
+        return inner(file, stretch)
+
+    monkeypatch.setattr(sources, "_rows", breaks)
+    kept = [VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0) for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        kept[0].fit(Blocks(str(folder), keep=tmp_path / "kept"))
+    kept[1].fit(Blocks(str(folder), keep=tmp_path / "kept"))
+    assert len(read) == 2 * 9 + 1  # two passes over nine files, and the block that broke off once more
+    np.testing.assert_array_equal(kept[1].cluster_centers_, whole.cluster_centers_)
+    np.testing.assert_array_equal(kept[1].counts_, whole.counts_)
+    np.save(folder / "rows3.npy", np.load(folder / "rows3.npy") + 1)
+    kept[2].fit(Blocks(str(folder), keep=tmp_path / "kept"))
+    assert len(read) == 2 * 9 + 1 + 1 + 9  # the file that changed; with it the mean, and so every draw
+    fresh = VCGMM(C, coreset_size=3000, compute_labels=False, random_state=0).fit(Blocks(str(folder)))
+    np.testing.assert_array_equal(kept[2].cluster_centers_, fresh.cluster_centers_)
+    with pytest.raises(ValueError, match="keep must be None for rows that are no files"):
+        Blocks(np.ones((3, 2)), keep=tmp_path / "kept")
 
 
 class Filling(io.FileIO):

@@ -34,6 +34,9 @@ class Blocks:
     rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
     columns : list of str or None; the columns of .parquet files that are read, None for all but y and sample_weight
     verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read in turn
+    keep : a folder or None; what a pass over files gives for each block is kept there, so that what broke off goes on
+        after the last finished block when it is called again, a fit with the same options and an integer
+        `random_state`. A block whose files changed since is read again. Delete the folder when you are done
 
     Attributes
     ----------
@@ -56,13 +59,23 @@ class Blocks:
     """
 
     def __init__(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: Any = None, columns: Any = None, verbose=False
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        rows: Any = None,
+        columns: Any = None,
+        verbose: bool = False,
+        keep: Any = None,
     ) -> None:
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         make = of_dask if self._dask else of_files if is_files(X) else of_arrays
         # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
         self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
-        self._least, self.verbose = 1, verbose
+        self._least, self.verbose, self.keep = 1, verbose, keep
+        if keep is not None and not is_files(X):
+            raise ValueError("keep must be None for rows that are no files: nothing tells whether they have changed.")
 
     @property
     def shapes(self):
@@ -175,7 +188,21 @@ class Blocks:
         for i, (group, first) in list(enumerate(zip(self._groups, self.starts)))[start:]:
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
-                yield self._call(_on_block, function, [self._pieces[j] for j in group], i, int(first), shared, mine)
+                task = _on_block, function, [self._pieces[j] for j in group], i, int(first), shared, mine
+                yield self._call(*task) if self.keep is None else self._kept(*task)
+
+    def _kept(self, run, function, pieces, *task):
+        # What an earlier call kept of this block, or what it gives now.
+        args = [piece.args for piece in pieces]
+        times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
+        path = Path(self.keep) / joblib.hash([getattr(function, "__name__", ""), args, times, task])
+        with suppress(FileNotFoundError):
+            return joblib.load(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = run(function, pieces, *task)
+        joblib.dump(found, path.with_suffix(".part"))  # a name of its own until it is whole
+        path.with_suffix(".part").rename(path)
+        return found
 
     def _call(self, function, *args):
         return self._dask.delayed(function, pure=False)(*args) if self._dask else function(*args)
