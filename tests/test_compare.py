@@ -157,6 +157,9 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
     bare = compare(Slow(), MODEL, X, y, sizes=[30], seeds=1, controls=False, verbose=False)
     assert "more uniform rows" not in repr(bare)
     shown = repr(found)
+    trained_on = frame.loc["more uniform rows", "n_rows"]
+    assert re.search(rf"more uniform rows +30 +{trained_on} ", shown)  # its size and the rows that it trained on
+    assert trained_on > 30
     assert shown.startswith("log_loss on held-out rows")  # a negative loss is shown as the loss
     assert f"{-frame.loc['Slow', 'score']:.3g}" in shown
     assert "nan" not in shown.lower()
@@ -165,7 +168,7 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
 def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
     rows = [("all rows", 100, 0.0, 3.0), ("uniform", 10, 0.0, 1.0), ("fast", 10, 5.0, 1.0), ("slow", 10, 5.0, 4.0)]
     names = ["method", "size", "choose_seconds", "train_seconds"]
-    frame = pd.DataFrame(rows, columns=names).assign(seed=0, score=1.0, error="")
+    frame = pd.DataFrame(rows, columns=names).assign(n_rows=10, seed=0, score=1.0, error="")
     found = Comparison(frame, "score")
     assert found.summary()["pays_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
     assert re.search(r"slow .* never", repr(found))

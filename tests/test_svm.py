@@ -112,6 +112,17 @@ def test_two_points_give_the_maximal_margin():
     np.testing.assert_allclose(fitted(model), [0, 0.5, -1], atol=1e-6)
 
 
+@pytest.mark.parametrize("l2", [1e-300, 1e-160, 1e-60, 1e150])
+def test_bounds_stay_finite_at_penalties_that_rounding_drowns(rng, l2):
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LinearSVM(l2=l2, max_iter=20).fit(X, y)
+    assert 0 <= model.lower_bound_ <= model.objective_ * (1 + 1e-9)
+    assert model.gap_ == pytest.approx(1 - model.lower_bound_ / model.objective_, abs=1e-12)
+    assert model.gap_ <= 1
+
+
 def test_l2_is_the_penalty_per_mean_loss(rng):
     """The solution is that of SVC at C = 1 / (l2 n), and does not depend on the scale of the weights."""
     X, y = make(rng, 150, 4)

@@ -52,7 +52,8 @@ class Comparison:
         failed = table.pop("failed")
         table["pays from"] = [_fits(n) for n in fits]
         table["failed"] = failed
-        shown = {"choose_seconds": "choose (s)", "train_seconds": "train (s)"}
+        table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
+        shown = {"n_rows": "rows", "choose_seconds": "choose (s)", "train_seconds": "train (s)"}
         table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
         head, *lines = table.to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
@@ -72,8 +73,10 @@ class Comparison:
         return self.scoring.removeprefix("neg_")  # a negative loss is shown as the loss
 
     def summary(self) -> Any:
-        """A row a method and size: mean and standard deviation of the score, lead over uniform, median seconds.
+        """A row a method and size: rows trained on, mean and deviation of score and lead over uniform, seconds.
 
+        ``n_rows`` and the seconds are medians. "more uniform rows" trains on more than its `size`, the rows of the
+        selectors at whose seconds it is measured, and weights that are optimised may leave fewer rows than `size`.
         ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
         ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score. ``pays_from`` is the number of
         fits from which choosing once and training on few rows takes fewer seconds than training on all rows: infinite
@@ -89,6 +92,7 @@ class Comparison:
         frame = frame.assign(lead=frame["score"] - uniform.reindex(pairs).to_numpy(), failed=frame["error"] != "")
         groups = frame.groupby(keys, sort=False)
         columns = {
+            "n_rows": groups["n_rows"].median(),
             "score": groups["score"].mean(),
             "score_std": groups["score"].std(),
             "lead": groups["lead"].mean(),

@@ -15,6 +15,7 @@ from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
+from handful.blocks import check_in_memory
 from handful.checks import check_options, integer, number, or_none
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
@@ -78,6 +79,7 @@ class L2(Recovery):
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
+        check_in_memory("recover", A, measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         return cho_solve(_gram_factor(A, self.l2), measured.T).T @ A, None
@@ -117,6 +119,7 @@ class L1(Recovery):
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
+        check_in_memory("recover", A, measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         number = A.dtype.type

@@ -7,6 +7,7 @@ from scipy.linalg import lstsq, lu
 from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 
+from handful.blocks import check_in_memory
 from handful.checks import check_integer, check_sample_weight
 
 CHUNK = 250_000  # entries of the features in memory at once: they fit into a cache
@@ -56,6 +57,7 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     >>> len(rows), bool(np.allclose(w @ F[rows], F.sum(0)))
     (6, True)
     """
+    check_in_memory("recombine", features)
     if not callable(features):
         array = np.asarray(features, dtype=np.float64)
         if array.ndim != 2 or not array.shape[1]:

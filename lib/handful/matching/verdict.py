@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from handful.blocks import check_in_memory
+
 VERDICTS = {  # most variance, most mean and least share of effective draws, of the log weights; and in words
     "use the draws": (0.1, 1.0, 0.0, "the draws are fine as they are"),
     "use the weights": (1.0, 3.0, 0.5, "use the draws with their importance weights"),
@@ -63,6 +65,7 @@ def judge(log_weights):
     ValueError
         for less than 100 draws, which say too little
     """
+    check_in_memory("log_weights", log_weights)
     log_weights = np.asarray(log_weights, float)
     n = len(log_weights)
     if n < 100:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_options, integer
 from handful.types import Seed, Table
 
@@ -91,6 +92,7 @@ class Sampler:
 
 def as_vector(values, dtype=np.float64):
     """An array or torch tensor of real numbers as a contiguous array; TypeError for complex ones."""
+    check_in_memory("update", values)
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     if np.iscomplexobj(values):

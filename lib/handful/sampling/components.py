@@ -58,6 +58,7 @@ def group_components(labels, *, leak=1e-7):
     -------
     array, shape (number of groups, n), in the sorted order of the names
     """
+    check_in_memory("labels", labels)
     labels = np.asarray(labels)
     if labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels must have shape (n,), the group of each point, got {labels.shape}.")

@@ -193,15 +193,17 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
         w = np.stack([solution.w for solution in solutions])
         self.coef_, self.intercept_ = w[:, :-1], w[:, -1] - w[:, :-1] @ center
         objective, lower_bound = np.array([(s.objective, s.lower_bound) for s in solutions], dtype=float).T
+        lower_bound = np.maximum(lower_bound, 0.0)  # of the dual point 0: at prices like 1e200 rounding spoils others
         several = len(signs) > 1
         self.objective_ = objective if several else float(objective[0])
         self.lower_bound_ = lower_bound if several else float(lower_bound[0])
-        self.gap_, self.n_iter_ = float(max(s.gap for s in solutions)), max(s.n_iter for s in solutions)
+        self.gap_ = float((1.0 - lower_bound / objective).max())
+        self.n_iter_ = max(s.n_iter for s in solutions)
         self.method_ = solutions[0].method
         if not self.gap_ <= self.tol:
             warnings.warn(
                 f"LinearSVM stopped after {self.n_iter_} iterations with a duality gap of {self.gap_:.1e} "
-                f"> tol={self.tol:.1e}; raise max_iter or tol, or standardise the features.",
+                f"> tol={self.tol:.1e}; raise max_iter, tol or l2, or standardise the features.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
