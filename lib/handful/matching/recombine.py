@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import lstsq, lu
 from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
+from scipy.sparse import csr_matrix
 
 from handful.blocks import check_in_memory
 from handful.checks import check_integer, check_sample_weight
@@ -14,7 +15,7 @@ CHUNK = 250_000  # entries of the features in memory at once: they fit into a ca
 PANEL = 32  # columns that are eliminated one by one before the others follow by a matrix product
 SLACK = 1e-14  # of the ratio test (Harris): among rows that reach zero together, the one of the larger pivot
 DEPENDENT = 1e-12  # a feature whose pivot is smaller than this share of the largest is a combination of others
-EXACT = 1e-13  # the residual that is aimed at
+EXACT, LARGE = 1e-13, 1e-11  # the residual that is aimed at, and one that is a failure
 
 
 def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple[np.ndarray, np.ndarray, float]:
@@ -64,7 +65,10 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
             raise ValueError(f"features must have shape (n, N) with N at least 1, got {array.shape}.")
         return recombine(array.__getitem__, len(array), weights)
     check_integer("n", n)
-    weights = check_sample_weight(weights, n)
+    return _tree(features, check_sample_weight(weights, n), DEPENDENT)
+
+
+def _tree(features, weights, dependent):
     idx = np.flatnonzero(weights > 0)
     w = weights[idx]
     keep, target = np.arange(np.shape(features(idx[:1]))[1]), None
@@ -77,7 +81,7 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
             sketch = np.random.default_rng(0).standard_normal((len(M), min(M.shape)))
             order, _, U = _lu((M / norm).T @ sketch)
             pivots = np.abs(np.diag(U))
-            keep = np.sort(order[: max(1, np.count_nonzero(pivots > DEPENDENT * pivots.max()))])
+            keep = np.sort(order[: max(1, np.count_nonzero(pivots > dependent * pivots.max()))])
         if len(idx) <= len(keep):
             break
         x = _eliminate(M[:, keep] / np.maximum(np.linalg.norm(M[:, keep], axis=0), 1e-300))
@@ -86,6 +90,8 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
         idx, w = idx[w > 0], w[w > 0]
     F = M if len(M) == len(idx) else _block_sums(features, idx, w, np.arange(len(idx) + 1))
     w, residual = _refine(F / scale, target / scale, w)
+    if residual > LARGE and dependent > 0:  # a feature that was judged dependent was not, such as a rare one-hot column
+        return _tree(features, weights, -1.0)
     return idx, w, residual
 
 
@@ -103,7 +109,8 @@ def _block_sums(features, idx, w, cuts):
     for start in range(0, len(M), step):
         edges = cuts[start : start + step + 1]
         rows = slice(edges[0], edges[-1])
-        M[start : start + step] = np.add.reduceat(features(idx[rows]) * w[rows, None], edges[:-1] - edges[0])
+        members = csr_matrix((w[rows], np.arange(len(w[rows])), edges - edges[0]))
+        M[start : start + step] = members @ features(idx[rows])
     if not np.isfinite(M).all():
         raise ValueError("features must be finite, got a sum that is not: scale the data, or look for an overflow.")
     return M
@@ -152,14 +159,15 @@ def _eliminate(M):
 
 def _refine(F, target, w):
     """Weights w (1 + y) with rounding errors taken out, for rows F of w_i f_i, and the residual that is left."""
+    residual = np.abs(target - F.sum(0)).max()
     for _ in range(3):
-        missing = target - F.sum(0)
-        residual = np.abs(missing).max()
-        y = lstsq(F.T, missing, cond=1e-13, lapack_driver="gelsy")[0]
-        G = F * (1 + y)[:, None]
-        if residual <= EXACT or np.abs(y).max() >= 0.5 or not np.abs(target - G.sum(0)).max() < residual:
+        if residual <= EXACT:
             break
-        F, w = G, w * (1 + y)
+        y = lstsq(F.T, target - F.sum(0), cond=1e-13, lapack_driver="gelsy")[0]
+        G = F * (1 + y)[:, None]
+        better = np.abs(target - G.sum(0)).max()
+        if np.abs(y).max() < 0.5 and better < residual:
+            F, w, residual = G, w * (1 + y), better
     return w, float(residual)
 
 
