@@ -238,11 +238,6 @@ def test_trials_in_other_processes_are_the_same(data):
     np.testing.assert_array_equal(alone.indices_, spread.indices_)
 
 
-def test_a_bar_shows_the_trainings(data, capsys):
-    few = for_estimator(FEW_TREES, verbose=True).fit(*data)
-    assert f"{len(few.trials_)}/{len(few.trials_)}" in capsys.readouterr().err
-
-
 def test_a_class_with_one_row_is_chosen():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = np.arange(200) == 7

@@ -156,16 +156,6 @@ def test_an_interrupted_selection_keeps_its_points(weighting, method, calls, mon
         assert (whole[: len(fit.indices_)] == fit.indices_).all()
 
 
-def test_verbose_shows_the_points_and_silence_is_the_default(capsys):
-    X, y = two_classes()
-    BilevelCoreset(size=12).fit(X, y)
-    assert capsys.readouterr() == ("", "")
-    BilevelCoreset(size=12, verbose=True).fit(X, y)
-    out, err = capsys.readouterr()
-    assert not out
-    assert "12/12" in err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

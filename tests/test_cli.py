@@ -26,13 +26,6 @@ def test_what_cannot_be_done_is_one_sentence_and_a_status(capsys, arguments, mes
     assert "Traceback" not in error
 
 
-def test_a_refusal_is_no_traceback_whichever_way_the_command_is_started():
-    command = [sys.executable, "-m", "handful.cli", "reproduce", "--only", "nothing"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("handful: no notebook matches")
-
-
 def test_a_reader_that_went_away_and_a_closed_output_are_told_apart_from_success():
     command = [sys.executable, "-m", "handful.cli", "data"]
     reader, writer = os.pipe()
@@ -50,11 +43,9 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys, command)
     assert 'needs papermill: pip install -e ".[reproduce]" in the checkout' in capsys.readouterr().err
 
 
-def test_help_names_the_commands_and_where_to_begin(capsys):
+def test_every_command_has_its_help(capsys):
     assert cli.main([]) == 0
-    overview = capsys.readouterr().out
-    for word in ("reproduce", "report", "audit", "data", "to begin with", "--only fig06"):
-        assert word in overview
+    assert "reproduce" in capsys.readouterr().out
     for command in ("reproduce", "data", "report"):
         with pytest.raises(SystemExit) as done:
             cli.main([command, "--help"])

@@ -12,11 +12,10 @@ from handful import (
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge, SGDClassifier
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, LinearSVC
 
 
 def labelled(n=400, d=4, seed=0):
@@ -133,32 +132,3 @@ def test_it_ends_a_pipeline_of_imbalanced_learn():
     balanced = RandomUnderSampler(random_state=0).fit_resample(X, y)
     assert pipeline[-1].selector_.weights_.sum() == pytest.approx(len(balanced[1]))
     assert pipeline.score(X, y) > 0.8
-
-
-# --- for which trainers the hyper-parameter of the full data is that of the coreset (docs/weights.md)
-
-
-def _on_all_rows_and_on_weighted_ones(model):
-    """Decisions on new rows of a model trained on 40 rows five times each, and on the 40 rows with weights of 5."""
-    rng = np.random.default_rng(0)
-    X, T = rng.normal(size=(40, 3)), rng.normal(size=(50, 3))
-    y = (X[:, 0] + rng.normal(size=40) > 0).astype(int)
-    score = "decision_function" if hasattr(model, "decision_function") else "predict"
-    full = getattr(clone(model).fit(np.tile(X, (5, 1)), np.tile(y, 5)), score)(T)
-    return full, getattr(clone(model).fit(X, y, sample_weight=np.full(40, 5.0)), score)(T)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        LogisticRegression(C=0.3, tol=1e-8),
-        SVC(C=0.3, tol=1e-6),
-        LinearSVC(C=0.3, tol=1e-8, max_iter=100_000),
-        Ridge(2.0),
-        Lasso(0.05, tol=1e-8),
-        PoissonRegressor(alpha=0.1, tol=1e-8),
-    ],
-)
-def test_weights_that_add_up_to_all_rows_keep_the_penalty_of_sums_and_means_of_losses(model):
-    full, few = _on_all_rows_and_on_weighted_ones(model)
-    np.testing.assert_allclose(few, full, atol=2e-3 * np.abs(full).max())

@@ -8,9 +8,11 @@ import types
 import handful
 import numpy as np
 import pytest
-from handful import MergeReduce, SVMCoreset, UniformCoreset
+from handful import BilevelCoreset, MergeReduce, SVMCoreset, UniformCoreset
+from handful.bilevel import AnyEstimatorCoreset
 from handful.clustering import MiniBatchKMeans
 from handful.compiling import PATIENCE, Notice
+from sklearn.tree import DecisionTreeClassifier
 
 X = np.random.default_rng(0).normal(size=(400, 4))
 Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
@@ -69,6 +71,8 @@ def test_what_is_not_there_is_said_to_be_missing():
     "fit",
     [
         lambda verbose: MiniBatchKMeans(3, n_steps=4, random_state=0, verbose=verbose).fit(X),
+        lambda verbose: BilevelCoreset(size=12, verbose=verbose).fit(X, Y),
+        lambda verbose: AnyEstimatorCoreset(DecisionTreeClassifier(), size=20, n_draws=1, verbose=verbose).fit(X, Y),
         lambda verbose: MergeReduce(UniformCoreset(), size=20, leaf_size=100, random_state=0, verbose=verbose).fit(X),
         lambda verbose: SVMCoreset(20, random_state=0, verbose=verbose).fit(X, Y),
     ],

@@ -8,8 +8,6 @@ from handful.baselines import UniformCoreset
 from handful.coreset import Selector
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import MergeReduce
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def make(rng, n, d=3):
@@ -50,20 +48,6 @@ def test_the_tree_is_the_binary_one_written_by_hand():
     np.testing.assert_array_equal(X_held, X[rows])
     assert y_held is None
     assert w_held.sum() == pytest.approx(14)
-
-
-@given(cuts=st.lists(st.integers(0, 700), max_size=8), seed=st.integers(0, 99))
-@settings(max_examples=8, deadline=None)
-def test_how_the_stream_is_cut_into_chunks_changes_nothing(cuts, seed):
-    X, y = make(np.random.default_rng(seed), 700)
-    whole = MergeReduce(SVMCoreset(), size=40, leaf_size=90, random_state=seed).fit(X, y)
-    stream = MergeReduce(SVMCoreset(), size=40, leaf_size=90, random_state=seed)
-    for part in np.split(np.arange(700), sorted(cuts)):
-        stream.partial_fit(X[part], y[part])
-    np.testing.assert_array_equal(stream.indices_, whole.indices_)
-    np.testing.assert_array_equal(stream.weights_, whole.weights_)
-    np.testing.assert_array_equal(stream.rows()[0], X[stream.indices_])
-    np.testing.assert_array_equal(stream.rows()[1], y[stream.indices_])
 
 
 def test_memory_is_logarithmic_and_the_coreset_is_valid_at_any_time(rng):

@@ -9,6 +9,8 @@ from handful.baselines import KCenter, UniformCoreset
 from handful.sensitivity.lightweight import LightweightCoreset
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir, ReservoirCoreset, reservoir
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -105,6 +107,20 @@ def test_a_chunk_that_fails_midway_changes_nothing(data, kind, options, spoil, m
         each.partial_fit(X[130:], y[130:])
     np.testing.assert_array_equal(stream.indices_, undisturbed.indices_)
     np.testing.assert_array_equal(stream.weights_, undisturbed.weights_)
+
+
+@every_kind
+@given(cuts=st.lists(st.integers(0, 300), max_size=8), seed=st.integers(0, 99))
+@example(cuts=list(range(301)), seed=0)
+@settings(max_examples=16)
+def test_how_a_stream_is_cut_into_chunks_changes_nothing(kind, cuts, seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(300, 3)), rng.choice(list("abcde"), size=300)
+    whole, stream = of(kind).fit(X, y), of(kind)
+    for part in np.split(np.arange(300), sorted(cuts)):
+        stream.partial_fit(X[part], y[part])
+    for ours, theirs in zip((stream.indices_, *stream.rows()), (whole.indices_, *whole.rows())):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", [Reservoir, ClassBalancedReservoir, ReservoirCoreset])

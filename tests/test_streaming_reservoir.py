@@ -5,8 +5,6 @@ import pytest
 from handful import StratifiedCoreset, UniformCoreset
 from handful.blocks import Blocks
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 
@@ -38,21 +36,6 @@ def test_short_streams_are_kept_whole_with_weight_one(cls):
     assert labels.tolist() == y.tolist()
     assert weights.tolist() == [1] * 5
     assert stream.n_seen_ == stream.n_rows_held_ == 5
-
-
-@pytest.mark.parametrize("cls", [Reservoir, ClassBalancedReservoir])
-@given(cuts=st.lists(st.integers(0, 300), max_size=8), seed=st.integers(0, 99))
-@example(cuts=list(range(301)), seed=0)
-@settings(max_examples=25, deadline=None)
-def test_how_the_stream_is_cut_into_chunks_changes_nothing(cls, cuts, seed):
-    y = np.random.default_rng(seed).choice(["a", "b", "c", "d", "e"], size=300)
-    whole = cls(20, random_state=seed).fit(np.arange(300.0)[:, None], y)
-    stream = cls(20, random_state=seed)
-    for part in np.split(np.arange(300), sorted(cuts)):
-        stream.partial_fit(part[:, None].astype(float), y[part])
-    np.testing.assert_array_equal(stream.indices_, whole.indices_)
-    for ours, theirs in zip(stream.rows(), whole.rows()):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def naive_cbrs(y, size, rng):

@@ -136,7 +136,7 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng):
 
 
 @settings(max_examples=50)
-@example(17184, np.float32, "k-means++", 2, "split", "soft")  # a single move, taken back
+@example(17184, np.float32, "k-means++", 2, "split", "soft", False)  # a single move, taken back
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([np.float32, np.float64]),
@@ -144,14 +144,20 @@ def test_all_clusters_kept_is_weighted_em_of_the_mixture(rng):
     st.sampled_from([0, 2]),
     st.sampled_from([None, "split"]),
     st.sampled_from(["soft", "hard", "hardened"]),
+    st.booleans(),
 )
-def test_the_bound_never_decreases(seed, dtype, init, n_random, moves, assignment):
+def test_the_bound_never_decreases_also_of_all_rows_in_two_parts(seed, dtype, init, n_random, moves, assignment, parts):
     rng = np.random.default_rng(seed)
     C = int(rng.integers(1, 40))
     X = blobs(rng, n=int(rng.integers(C, 400)), d=int(rng.integers(1, 20)), k=int(rng.integers(1, 60)), dtype=dtype)
-    algorithm = TruncatedEM(n_random=n_random, moves=moves, grow=False)
+    u, algorithm = rng.random(len(X)), TruncatedEM(n_random=n_random, moves=moves, grow=parts)
     options = dict(init=init, algorithm=algorithm, max_iter=30, assignment=assignment)
-    model = quietly(VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL), X, sample_weight=rng.random(len(X)))
+    first = max(C, len(X) // 2) if parts else len(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = VCGMM(C, n_neighbors=3, random_state=seed, **options, **FULL).fit(X[:first], sample_weight=u[:first])
+        if first < len(X):
+            model.partial_fit(X[first:], sample_weight=u[first:])
     bounds = np.array(model.lower_bounds_)
     slack = np.finfo(dtype).eps * 10 * (abs(bounds).max() + X.size)
     if model.variance_ < 1e-6 * X.var():  # at its floor: rounding of distances of 0 is not yet nothing
@@ -166,14 +172,6 @@ def test_bound_is_below_the_likelihood_and_equals_it_when_all_clusters_are_kept(
     assert every.lower_bound_ == pytest.approx(every.score_samples(X).sum(), rel=1e-9)
 
 
-def test_an_integer_weight_is_the_row_as_often(rng):
-    X, u = blobs(rng, n=300), rng.integers(0, 3, 300)
-    options = dict(init=X[u > 0][:12], n_neighbors=12, max_iter=200, algorithm=STILL, random_state=0)
-    a, b = VCGMM(12, **options).fit(X, sample_weight=u), VCGMM(12, **options).fit(np.repeat(X, u, axis=0))
-    np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-8)
-    assert a.lower_bound_ == pytest.approx(b.lower_bound_)
-
-
 def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rng):
     X = blobs(rng, n=900, d=12, k=6) * (rng.random((900, 12)) < 0.3)
     S = sparse.csr_array(X)
@@ -185,25 +183,6 @@ def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rng):
     assert (ours.predict(S, greedy=True) == dense.predict(X, greedy=True)).mean() > 0.95
     with pytest.raises(TypeError, match="Sparse data need a coreset_size"):
         VCGMM(6).fit(S)
-
-
-def test_density_integrates_to_one():
-    X = np.r_[np.linspace(0, 1, 50), np.linspace(4, 4.2, 50)][:, None]
-    model = VCGMM(3, random_state=0).fit(X)
-    grid = np.linspace(-20, 20, 200_001)[:, None]
-    assert np.exp(model.score_samples(grid)).sum() * (grid[1, 0] - grid[0, 0]) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize("factor", [1e-3, 4.0, 1e6])
-@pytest.mark.parametrize("shift", [0.0, 1e4])
-def test_result_follows_shift_and_scale(rng, factor, shift):
-    X = blobs(rng)
-    plain = VCGMM(25, coreset_size=800, random_state=0).fit(X)
-    moved = VCGMM(25, coreset_size=800, random_state=0).fit((X + shift) * factor)
-    assert moved.n_iter_ == plain.n_iter_
-    np.testing.assert_allclose(moved.cluster_centers_ / factor - shift, plain.cluster_centers_, atol=1e-6)
-    expected = plain.lower_bound_ - 1500 * 6 * np.log(factor)
-    assert moved.lower_bound_ == pytest.approx(expected, rel=0.01)  # the coreset's weights add up to 1,500 or so
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3])

@@ -74,11 +74,12 @@ def test_best_in_hindsight_is_below_every_mixture_of_a_grid():
 
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
 @pytest.mark.parametrize("adversary", ["random", "adaptive"])
-def test_regret_is_below_the_bound_and_that_of_equal_weights(feedback, adversary):
-    settings = dict(beta=0.5, gamma=0.01, eps=1000.0)
+@pytest.mark.parametrize("settings", [None, dict(beta=0.5, gamma=0.01, eps=1000.0)], ids=["the theorems'", "ours"])
+def test_regret_is_below_the_bound_and_that_of_equal_weights(feedback, adversary, settings):
     result = regret(feedback, adversary, 2000, seed=0, settings=settings)
-    assert result["regret"] < theorem_4_bound(4, 2000)
-    assert 0 < result["regret"] < result["fixed"]
+    assert 0 < result["regret"] < theorem_4_bound(4, 2000)
+    if settings:  # the theorems' are for the bound alone
+        assert result["regret"] < result["fixed"]
 
 
 def test_cartpole_moves_as_gymnasiums():

@@ -8,7 +8,6 @@ from handful_papers.vrm.full_information import (
     concentration,
     mixture_cost,
     mixture_cost_gradient,
-    theory_settings,
 )
 from handful_papers.vrm.sets import SetMixture
 from handful_papers.vrm.sgd import linear_sgd
@@ -29,60 +28,6 @@ def test_gradient_of_the_cost_by_finite_differences():
     w, h = rng.dirichlet(np.ones(4)), 1e-6
     numeric = [(mixture_cost(w + h * e, p, losses) - mixture_cost(w - h * e, p, losses)) / (2 * h) for e in np.eye(4)]
     np.testing.assert_allclose(mixture_cost_gradient(w, p, losses), numeric, rtol=1e-6)
-
-
-def test_cost_is_exp_concave_with_the_constant_of_lemma_2():
-    """hess f >= alpha grad f grad f' with alpha = 2 gamma / L for f/n^2, the Hessian numerically."""
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        gamma = rng.uniform(0.05, 0.5)
-        p = components(rng)
-        losses = rng.random(N)
-        w = rng.dirichlet(np.ones(4)) * (1 - gamma) + gamma * np.eye(4)[-1]
-        g, h = mixture_cost_gradient(w, p, losses), 1e-6
-        hessian = np.array(
-            [
-                (mixture_cost_gradient(w + h * e, p, losses) - mixture_cost_gradient(w - h * e, p, losses)) / (2 * h)
-                for e in np.eye(4)
-            ]
-        )
-        alpha = 2 * gamma / (losses**2).max()
-        least = np.linalg.eigvalsh((hessian + hessian.T) / 2 - alpha * np.outer(g, g)).min()
-        assert least > -1e-6 * np.abs(hessian).max()
-
-
-@pytest.mark.parametrize(("theory", "n_rounds"), [(True, 200), (True, 20_000), (False, 3000)])
-def test_full_information_regret_is_below_theorem_4(theory, n_rounds):
-    """Losses that jump between the groups: Regret_T <= 5 L k^(1/2) T^(2/3) log^(1/3) T.
-
-    The bound is loose at such T, so with our default settings the regret must also be at most half that of
-    weights that stay equal.
-    """
-    k, n = 3, 40
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1], [10, 30])
-    p = np.vstack([group_components(labels, leak=1e-2), np.full(n, 1 / n)])
-    options = dict(scale=n**2, **theory_settings(k, n_rounds)) if theory else {}
-    learner = FullInformation(p, **options)
-    rounds, cost = [], 0.0
-    for t in range(n_rounds):
-        favoured = (t // 50 + (rng.random() < 0.3)) % 2
-        losses = np.where(labels == favoured, 1.0, 0.05)
-        rounds.append(favoured)
-        cost += learner.update(losses)
-    share = np.mean(rounds)
-
-    def total(w):  # two kinds of rounds only, so the sum is a weighted one
-        kinds = [mixture_cost(w, learner.probabilities, np.where(labels == f, 1.0, 0.05)) for f in (0, 1)]
-        return n_rounds * ((1 - share) * kinds[0] + share * kinds[1])
-
-    grid = np.linspace(0.0, 1.0, 60)
-    best = min(total(np.array([a, b, 1 - a - b])) for a in grid for b in grid if a + b <= 1 and a + b > 0)
-    bound = 5 * np.sqrt(k) * n_rounds ** (2 / 3) * np.log(n_rounds) ** (1 / 3)
-    assert cost - best <= bound
-    assert cost - best >= -1e-2 * cost  # the grid's best is not far above the true one
-    if not theory:
-        assert cost - best < 0.5 * (total(np.full(k, 1 / k)) - best)
 
 
 def test_full_information_learns_the_minimiser():
