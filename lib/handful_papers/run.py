@@ -188,10 +188,11 @@ def tidy(notebook):
         cell.metadata = {k: v for k, v in cell.metadata.items() if k == "tags" and v}
         kept = []
         for output in cell.get("outputs", ()):
+            picture = output.get("data", {}).pop("image/png", None)
             output = json.loads(_HERE.sub("", json.dumps(output, ensure_ascii=False)))
             text = "".join(output.get("text", "")) if output.get("name") == "stderr" else ""
-            if "data" in output and "image/png" in output["data"]:
-                output["data"]["image/png"] = _fewer_colours(output["data"]["image/png"])
+            if picture:
+                output["data"]["image/png"] = _fewer_colours(picture)
             if not text or text not in told:
                 kept.append(output)
             told.add(text)
