@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.bilevel import Forward, Joint
+from handful.matching import Poisson
 from handful.models.glm import GLM
 from sklearn.linear_model import LogisticRegression
 
@@ -59,6 +60,20 @@ def test_among_equal_rows_the_smallest_index_is_chosen():
             taken, row = set(chosen[:step].tolist()), chosen[step]
             copies = [i for i in range(row % 60, row, 60) if i not in taken]
             assert not copies, f"{row} was chosen before its copies {copies}"
+
+
+def test_sixty_rows_of_counts_train_nearly_the_model_of_all():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    y = rng.poisson(np.exp(np.minimum(X @ rng.normal(size=6) - 1, 5)))
+    trainer = Poisson(1e-2).estimator(3000)
+
+    def loss(*rows):
+        rate = trainer.fit(rows[0], rows[1], sample_weight=rows[2]).predict(X)
+        return np.mean(rate - y * np.log(rate))
+
+    few = BilevelCoreset(Poisson(1e-2), size=60, random_state=0).fit(X, y)
+    assert loss(*few.take(X, y)) - loss(X, y, np.ones(3000)) < 1e-3
 
 
 # Weights -------------------------------------------------------------------------------------------------------------

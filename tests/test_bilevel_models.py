@@ -10,10 +10,10 @@ from handful import BilevelCoreset, LeastSquares, Logistic
 from handful.bilevel import ConjugateGradients, Exact, Forward, Joint, NeumannSeries
 from handful.bilevel.strategy import top_candidates
 from handful.bilevel.weights import optimise_weights, simplex_quadratic
-from handful.models import glm
+from handful.models import Poisson, glm
 from handful.models.base import Rows
 from handful.models.joint import JointModel
-from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
+from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive_bilevel import derivative, inner_solution, outer_after_training, outer_loss, share
@@ -64,7 +64,9 @@ def in_span(monkeypatch):
 # Links and coordinates -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("link", "K"), [(LogisticLink(), 1), (SoftmaxLink(), 4), (SquaredLink(), 1)])
+@pytest.mark.parametrize(
+    ("link", "K"), [(LogisticLink(), 1), (SoftmaxLink(), 4), (SquaredLink(), 1), (PoissonLink(), 1)]
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_links_are_their_losses_derivatives(link, K, dtype):
     rng, eps = np.random.default_rng(0), 1e-5
@@ -101,20 +103,21 @@ def test_top_candidates_are_the_largest_with_ties_to_the_smaller_index(seed, k, 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("l2", [1e-5, 1e-2, 10.0])
-@pytest.mark.parametrize("problem", [Logistic, LeastSquares, "multinomial"], ids=str)
+@pytest.mark.parametrize("problem", [Logistic, LeastSquares, "multinomial", Poisson], ids=str)
 @pytest.mark.parametrize(("d", "layout"), [(5, "c"), (80, "csr"), (80, "c")])
 def test_inner_solutions_are_those_of_the_estimator_that_the_problem_hands_over(problem, l2, fit_intercept, d, layout):
     rng, n = np.random.default_rng(0), 60
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)
     target = X @ rng.normal(size=d) + 1 + rng.normal(size=n)
     y = target if problem is LeastSquares else np.digitize(target, [-1, 2] if problem == "multinomial" else [0])
+    y = rng.poisson(np.exp(np.minimum(target, 3))) if problem is Poisson else y
     problem = (Logistic if problem == "multinomial" else problem)(l2, fit_intercept=fit_intercept)
     w = rng.exponential(size=n)
     w *= n / w.sum()
     model = model_of(problem, LAYOUTS[layout](X), y)
     model.tol = 1e-9
     model.fit(w / n)
-    exact = dict(solver="newton-cholesky", tol=1e-10) if problem.classifies else {}
+    exact = dict(solver="newton-cholesky", tol=1e-10) if not isinstance(problem, LeastSquares) else {}
     trained = problem.estimator(n).set_params(**exact).fit(X, y, sample_weight=w)
     theta = np.vstack([np.atleast_1d(trained.intercept_)[None], np.atleast_2d(trained.coef_).T])
     if theta.shape[1] > 1:  # of the classes' common part nobody but rounding decides

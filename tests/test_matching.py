@@ -243,6 +243,27 @@ def test_fewer_rows_than_terms_are_nearer_by_pursuit_than_exact_at_fewer_draws()
     assert 5 * divergence(problem, X, y, near, None)[0] < divergence(problem, X, y, exact, None)[0]
 
 
+@pytest.mark.parametrize("at", ["posterior", "parameters"])
+@pytest.mark.parametrize("name", [*CASES, "squares"])
+def test_too_few_rows_for_exact_sums_come_near_and_say_how_near(name, at):
+    problem, X, y, start = {
+        **CASES,
+        "squares": (LeastSquares(), CASES["student"][1][:, :3], CASES["student"][2], None),
+    }[name]
+    n_parameters = {"multinomial": 12, "student": 5}.get(name, 4)
+    at = at if at == "posterior" else 0.3 * np.random.default_rng(0).normal(size=(40, n_parameters))
+    found = []
+    for size in (4, 8):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            few = MatchedCoreset(problem, at=at, start=start, size=size, random_state=0).fit(X, y)
+        assert 0 < len(few.indices_) <= size < few.n_equations_
+        assert (few.weights_ > 0).all()
+        assert 0.5 < few.weights_.sum() / len(X) < 2
+        found.append(few.residual_)
+    assert 1e-10 < found[1] < found[0] < 0.7
+
+
 @pytest.mark.parametrize("package", ["torch", "jax"])
 def test_torch_and_jax_give_the_rows_of_numpy(package):
     module = pytest.importorskip(package)

@@ -11,69 +11,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from handful.checks import as_array, check_vector
-from handful.models import LeastSquares
-from handful.models.linear import LinearProblem
-from handful.models.links import Link
+from handful.checks import as_array
+from handful.models.linear import LeastSquares, LinearProblem, Poisson
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
-
-
-class Poisson(LinearProblem):
-    """Poisson regression of counts whose rate is exp(linear predictor), for `MatchedCoreset`.
-
-    Parameters
-    ----------
-    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss, for ``at="path"``
-    fit_intercept, penalise_intercept : as in `Logistic`
-
-    Examples
-    --------
-    >>> from handful import MatchedCoreset
-    >>> from handful.matching import Poisson
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = rng.poisson(np.exp(0.3 * X[:, 0] - 1))
-    >>> rows = MatchedCoreset(Poisson(), at="posterior", random_state=0).fit(X, y)
-    >>> len(rows.indices_)
-    19
-    """
-
-    classifies = False
-
-    def link(self, n_outputs: int) -> Any:
-        """As `LinearProblem.link`."""
-        return PoissonLink()
-
-    def encode(self, y: Any) -> Any:
-        """Counts as a column of float64; ValueError for negative ones."""
-        return check_vector(y, "y", least=0)[:, None]
-
-    def model(self, rows: Any, rng: Any, **options: Any) -> Any:
-        """ValueError: BilevelCoreset does not know it."""
-        raise ValueError("Poisson is a problem of MatchedCoreset; for BilevelCoreset see handful.bilevel.Problem.")
-
-    def _trainer(self, strength):
-        from sklearn.linear_model import PoissonRegressor
-
-        return PoissonRegressor(alpha=self.l2, fit_intercept=self.fit_intercept, max_iter=1000)
-
-
-class PoissonLink(Link):
-    """Counts whose rate is exp(Z)."""
-
-    def mean(self, Z):
-        """As `Link.mean`."""
-        return np.exp(Z)
-
-    def loss(self, Z, Y):
-        """As `Link.loss`, without the logarithm of the factorial."""
-        return (np.exp(Z) - Y * Z)[:, 0]
-
-    def curve(self, P, D):
-        """As `Link.curve`."""
-        return P * D
 
 
 class Likelihood:

@@ -19,14 +19,14 @@ from handful.checks import (
     or_none,
 )
 from handful.coreset import Selector
-from handful.matching.likelihoods import PoissonLink, likelihood
+from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.verdict import Check, judge, normalised
 from handful.models import Logistic
-from handful.models.links import LogisticLink, SquaredLink
+from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.types import Seed, Table, join_rows
 
 N_HELDOUT = 200  # draws that estimate the divergence

@@ -1,13 +1,21 @@
-"""Linear models as inner problems: logistic regression and least squares."""
+"""Linear models as inner problems: logistic regression, least squares and Poisson regression."""
 
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import check_magnitude, check_memory, check_number, number, signed_labels, two_integers
+from handful.checks import (
+    check_magnitude,
+    check_memory,
+    check_number,
+    check_vector,
+    number,
+    signed_labels,
+    two_integers,
+)
 from handful.models.glm import GLM
-from handful.models.links import LogisticLink, SoftmaxLink, SquaredLink
+from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
 from handful.types import Table
 
@@ -191,3 +199,39 @@ class LeastSquares(LinearProblem):
         y = np.asarray(y, dtype=np.float64)
         check_magnitude(y, "y", y.dtype)
         return y[:, None]
+
+
+class Poisson(LinearProblem):
+    """Poisson regression of counts whose rate is exp(linear predictor).
+
+    Parameters
+    ----------
+    l2, fit_intercept, penalise_intercept : as in `Logistic`
+
+    Examples
+    --------
+    >>> from handful import MatchedCoreset
+    >>> from handful.matching import Poisson
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = rng.poisson(np.exp(0.3 * X[:, 0] - 1))
+    >>> rows = MatchedCoreset(Poisson(), at="posterior", random_state=0).fit(X, y)
+    >>> len(rows.indices_)
+    19
+    """
+
+    classifies = False
+
+    def link(self, n_outputs: int) -> Any:
+        """As `LinearProblem.link`."""
+        return PoissonLink()
+
+    def encode(self, y: Table) -> Any:
+        """Counts as a column of float64; ValueError for negative ones."""
+        return check_vector(y, "y", least=0)[:, None]
+
+    def _trainer(self, strength):
+        from sklearn.linear_model import PoissonRegressor
+
+        return PoissonRegressor(alpha=self.l2, fit_intercept=self.fit_intercept, max_iter=1000)  # beside the mean loss

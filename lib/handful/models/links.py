@@ -5,7 +5,7 @@ import numpy as np
 
 
 class Link:
-    """Base class of the three losses."""
+    """Base class of the losses."""
 
     def mean(self, Z):
         """Means for logits."""
@@ -141,3 +141,31 @@ class SquaredLink(Link):
         """As `Link.factors`."""
         for t in T.T:
             yield np.broadcast_to(t, (len(P), len(T)))
+
+
+class PoissonLink(Link):
+    """Counts whose rate is exp(Z)."""
+
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return np.exp(np.minimum(Z, 80))  # float32 ends at exp(88)
+
+    def loss(self, Z, Y):
+        """As `Link.loss`, without the logarithm of the factorial."""
+        return (self.mean(Z) - Y * Z)[:, 0]
+
+    def curve(self, P, D):
+        """As `Link.curve`."""
+        return P * D
+
+    def diagonal(self, P):
+        """As `Link.diagonal`."""
+        return P[:, 0]
+
+    def forms(self, P, T):
+        """As `Link.forms`."""
+        return P @ (T * T).T
+
+    def factors(self, P, T):
+        """As `Link.factors`."""
+        yield np.sqrt(P) @ T.T
