@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
 
 from handful.checks import check_magnitude, check_sample_weight
 from handful.models.base import Rows
@@ -17,7 +16,7 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     ----------
     X, y, sample_weight : the training rows, checked; rows of weight zero may not be chosen
     outer : "train", "train+validation" or "validation"
-    validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, or None for "train"
+    validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, checked as X and y were, or None for "train"
     classes : whether a one-dimensional y holds classes
 
     Returns
@@ -38,10 +37,12 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     absent = np.flatnonzero(sample_weight == 0)
     if validation is None:
         return Rows(X, y, sample_weight, absent)
-    more, more_y, weights = _checked(validation, X, y, classes)
+    more, more_y, *weights = validation
+    _check_agreement(more, more_y, X, y, classes)
+    weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
     n = X.shape[0]
     if sparse.issparse(X):
-        stacked = sparse.vstack([X, more], format="csr")
+        stacked = sparse.vstack([X, more.astype(X.dtype)], format="csr")
     else:
         stacked = np.empty((n + len(more), X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
         stacked[:n], stacked[n:] = X, more
@@ -50,21 +51,14 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     return Rows(stacked, None if y is None else np.concatenate([y, more_y]), np.concatenate([own, weights]), absent)
 
 
-def _checked(validation, X, y, classes):
-    if not (isinstance(validation, (tuple, list)) and len(validation) in (2, 3)):
-        raise ValueError(f"validation must be (X, y) or (X, y, sample_weight), got {type(validation).__name__}.")
-    more, more_y, *weights = validation
-    more = check_array(more, accept_sparse="csr" if sparse.issparse(X) else False, dtype=X.dtype)
+def _check_agreement(more, more_y, X, y, classes):
     check_magnitude(more.data if sparse.issparse(more) else more, "the validation set's X", X.dtype)
     if more.shape[1] != X.shape[1]:
         raise ValueError(f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}.")
-    if y is not None:
-        more_y = check_array(more_y, ensure_2d=False, dtype=None, input_name="the validation set's y")
-        if len(more_y) != more.shape[0] or more_y.ndim != y.ndim:
-            raise ValueError(
-                f"the validation set's y must have shape ({more.shape[0]}, ...) like its X, got {more_y.shape}."
-            )
-        unknown = np.setdiff1d(more_y, y) if classes and y.ndim == 1 else []
-        if len(unknown):
-            raise ValueError(f"the validation set has classes that y has not: {unknown[:5].tolist()}.")
-    return more, more_y, check_sample_weight(weights[0] if weights else None, more.shape[0])
+    if sparse.issparse(more) and not sparse.issparse(X):
+        raise ValueError("the validation set is sparse, but X is dense: give validation=(X.toarray(), y).")
+    if np.shape(more_y)[1:] != np.shape(y)[1:]:
+        raise ValueError(f"the validation set's y has shape {np.shape(more_y)}, but y has {np.shape(y)}.")
+    unknown = np.setdiff1d(more_y, y) if classes and y.ndim == 1 else []
+    if len(unknown):
+        raise ValueError(f"the validation set has classes that y has not: {unknown[:5].tolist()}.")

@@ -1,5 +1,6 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
+from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -160,7 +161,8 @@ class BilevelCoreset(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
-        rows = outer_rows(X, y, sample_weight, self.outer, self._validation, classes=problem.classifies)
+        validation = self._checked_validation()
+        rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         model = model_for(problem, rows, rng, ihvp=ihvp, weighted=weighted)
         candidates, labels, total = np.flatnonzero(sample_weight), model.labels(), sample_weight.sum()
@@ -216,6 +218,14 @@ class BilevelCoreset(Selector):
         if len(shape) == 2 and shape[1] > 1:  # soft targets, or what the problem's `encode` makes of it
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y)
+
+    def _checked_validation(self):
+        given = self._validation
+        if given is None:
+            return None
+        if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
+            raise ValueError(f"validation must be (X, y) or (X, y, sample_weight), got {type(given).__name__}.")
+        return *copy(self)._check_X_y(*given[:2]), *given[2:]  # a copy: the features of `fit` are those of X
 
     def _checked_options(self):
         problem = self._problem()

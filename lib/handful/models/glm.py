@@ -183,7 +183,8 @@ class GLM(Model):
         self.P = P
         A, c = self.A, self.weights * self.link.diagonal(P)
         skip = max(1, len(A) // (4 * A.shape[1])) if P.shape[1] > 1 else 1  # where rows are many, a sample is enough
-        self._block = (A[::skip].T * (skip * c[::skip])) @ A[::skip]
+        root = np.sqrt(skip * c[::skip])[:, None] * A[::skip]
+        self._block = root.T @ root  # of a product with itself BLAS computes one half
         self._factor = self._factorise(0.0)
 
     def _factorise(self, damping):
