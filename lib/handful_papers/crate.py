@@ -5,6 +5,7 @@ from handful_papers.provenance import commit, git, to_json, write_atomically
 from handful_papers.run import FIGURES, records
 
 TARGET = FIGURES / "ro-crate-metadata.json"
+AUTHORS = "#authors"
 LICENCE = "https://spdx.org/licenses/BSD-3-Clause"
 KINDS = {".csv": "text/csv", ".json": "application/json", ".png": "image/png", ".ipynb": "application/x-ipynb+json"}
 
@@ -35,19 +36,21 @@ def crate(figures=FIGURES):
             f"#{record['profile']}/{record['item']}",
         )
         actions.append(_entity(action, "CreateAction", name=title, about=_ref(work), instrument=_ref(code)))
-        actions[-1] |= {"object": [_ref(ref) for ref in data], "result": [_ref(n) for n in names]}
+        actions[-1] |= {key: _refs(refs) for key, refs in (("object", data), ("result", names)) if refs}
     root = _entity("./", "Dataset", name="Records of handful's reproduction", license=_ref(LICENCE))
     root |= {
         "description": "Rows, figures and verdicts of four papers' tables and figures, and of experiments of our own."
     }
     root |= {"datePublished": git("log", "-1", "--format=%cs") or "", "version": commit()[0] or ""}
-    root |= {"hasPart": [_ref(f["@id"]) for f in files], "mentions": [_ref(a["@id"]) for a in actions]}
+    root |= {"hasPart": _refs(f["@id"] for f in files), "mentions": _refs(a["@id"] for a in actions)}
+    root |= {"author": _ref(AUTHORS), "publisher": _ref(AUTHORS)}
     head = _entity("ro-crate-metadata.json", "CreativeWork", about=_ref("./"))
     head |= {"conformsTo": _ref("https://w3id.org/ro/crate/1.1")}
     licence = _entity(LICENCE, "CreativeWork", name="BSD-3-Clause")
+    authors = _entity(AUTHORS, "Organization", name="the handful developers")
     return {
         "@context": "https://w3id.org/ro/crate/1.1/context",
-        "@graph": [head, root, licence, *files, *actions, *others.values()],
+        "@graph": [head, root, licence, authors, *files, *actions, *others.values()],
     }
 
 
@@ -63,3 +66,9 @@ def _entity(at, kind, **properties):
 
 def _ref(name):
     return {"@id": name}
+
+
+def _refs(names):
+    """References as the specification asks: one stands alone, several in a list."""
+    found = [_ref(name) for name in names]
+    return found[0] if len(found) == 1 else found
