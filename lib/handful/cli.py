@@ -102,8 +102,10 @@ def _needs_checkout(args):
 def _data_list(args):
     from handful.data.loaders import states
 
-    for name, state in states().items():
-        print(f"{name:<24} {state['where']:<16} {state['shape']:<26} {state['licence']}")
+    rows = [(name, state["where"], state["shape"], state["licence"]) for name, state in states().items()]
+    widths = [max(map(len, column)) for column in zip(*rows)][:3]
+    for row in rows:
+        print(*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1], sep="  ")
     print("\n`handful data fetch NAME` downloads a data set and checks it.")
     return 0
 

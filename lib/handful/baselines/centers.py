@@ -1,5 +1,7 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
+from typing import Literal
+
 import numpy as np
 from numba import njit
 from scipy import sparse
@@ -18,7 +20,9 @@ class _Centers(Selector):
     _options = {"weighting": one_of("binary", "cells")}
     _takes_sparse = True
 
-    def __init__(self, size: int = 100, *, weighting: str = "binary", random_state: Seed = None) -> None:
+    def __init__(
+        self, size: int = 100, *, weighting: Literal["binary", "cells"] = "binary", random_state: Seed = None
+    ) -> None:
         self.size = size
         self.weighting = weighting
         self.random_state = random_state

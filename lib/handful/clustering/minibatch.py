@@ -1,5 +1,7 @@
 """Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any sampler."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
@@ -20,6 +22,7 @@ from handful.clustering.distances import nearest_centers
 from handful.clustering.estimators import CentersEstimator, word_or_centers
 from handful.clustering.seeding import draw_along
 from handful.linalg import cell_means, centred, nearest_center
+from handful.types import Seed
 
 
 def kmeans_step(X, weights, centers, counts):
@@ -96,14 +99,14 @@ class MiniBatchKMeans(CentersEstimator):
 
     def __init__(
         self,
-        n_clusters=8,
+        n_clusters: int = 8,
         *,
-        sampler=None,
-        batch_size=100,
-        n_steps=1000,
-        init="k-means++",
-        random_state=None,
-        verbose=False,
+        sampler: Any = None,
+        batch_size: int = 100,
+        n_steps: int = 1000,
+        init: Any = "k-means++",
+        random_state: Seed = None,
+        verbose: bool = False,
     ) -> None:
         self.n_clusters = n_clusters
         self.sampler = sampler

@@ -2,7 +2,7 @@
 
 import warnings
 from copy import copy
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -124,8 +124,8 @@ class VCGMM(MixtureEstimator):
         coreset_size: int | None = None,
         n_neighbors: int = 5,
         init: Any = "auto",
-        assignment: str = "soft",
-        algorithm: str = "fast",
+        assignment: Literal["soft", "hard", "hardened"] = "soft",
+        algorithm: Literal["fast", "paper"] | TruncatedEM = "fast",
         tol: float = 1e-4,
         max_iter: int = 300,
         warm_start: bool = False,

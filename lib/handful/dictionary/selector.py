@@ -1,5 +1,7 @@
 """`MeasurementSelector`: the measurements from which signals are recovered best (Borsos et al. 2024, Section 4.5)."""
 
+from typing import Literal
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -52,7 +54,15 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     _options = {"size": integer(), "rule": one_of("linear", "quadratic")}
 
-    def __init__(self, atoms=None, recovery=None, *, size=32, rule="quadratic", verbose=False) -> None:
+    def __init__(
+        self,
+        atoms=None,
+        recovery=None,
+        *,
+        size: int = 32,
+        rule: Literal["linear", "quadratic"] = "quadratic",
+        verbose: bool = False,
+    ) -> None:
         self.atoms = atoms
         self.recovery = recovery
         self.size = size

@@ -52,7 +52,7 @@ class TrainConfig:
     learning_rate: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    optimiser: str = "sgd"
+    optimiser: Literal["sgd", "adam"] = "sgd"
     augment: Callable | None = field(default=None, repr=False)
     bfloat16: bool = False
 

@@ -1,6 +1,7 @@
 """Neural tangent kernels of convolutional networks (Arora et al. 2019), on any device of torch."""
 
 import math
+from typing import Literal
 
 from handful.checks import check_integer, one_of
 from handful.proxies.ntk import TangentKernel, dense_layers, dense_selves
@@ -63,7 +64,15 @@ class CNTK(TangentKernel):
     _options = {"filters": _check_filters, "shape": _check_shape, "head": one_of("flatten", "pool")}
 
     def __init__(
-        self, filters=(5, 5), *, head="flatten", hidden=1, shape=None, w_std=1.0, b_std=0.05, device=None
+        self,
+        filters=(5, 5),
+        *,
+        head: Literal["flatten", "pool"] = "flatten",
+        hidden: int = 1,
+        shape=None,
+        w_std: float = 1.0,
+        b_std: float = 0.05,
+        device=None,
     ) -> None:
         self.filters = filters
         self.head = head
@@ -74,7 +83,7 @@ class CNTK(TangentKernel):
         self.device = device
 
     @classmethod
-    def arora(cls, layers=6, *, head="pool", shape=(3, 32, 32), device=None):
+    def arora(cls, layers=6, *, head: Literal["flatten", "pool"] = "pool", shape=(3, 32, 32), device=None):
         """The network of Arora et al. (2019): ``layers - 1`` convolutions 3 x 3, a head and a dense output.
 
         Weights of variance 2 over the fan-in, no biases. The paper takes six layers and pooling (Section 5.1).

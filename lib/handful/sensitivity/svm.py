@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import ClassifierTags
@@ -117,9 +117,9 @@ class SVMCoreset(Selector):
         size: int = 100,
         *,
         l2: float | None = None,
-        n_clusters: str | int = "auto",
-        rule: str = "mixture",
-        sampling: str = "multinomial",
+        n_clusters: Literal["auto", "log"] | int = "auto",
+        rule: Literal["mixture", "tight", "paper"] = "mixture",
+        sampling: Literal["multinomial", "systematic"] = "multinomial",
         xi: float = 0.1,
         random_state: Seed = None,
         verbose: bool = False,
