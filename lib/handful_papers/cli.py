@@ -14,7 +14,8 @@ def add_commands(commands):
     from handful_papers.claims import PROFILES
 
     words = "run the papers' notebooks: those that are not current; a killed run goes on where it was"
-    reproduce = commands.add_parser("reproduce", help=words, description=words)
+    where = "Each writes its record, rows, pictures and executed notebook to figures/PROFILE of the checkout."
+    reproduce = commands.add_parser("reproduce", help=words, description=f"{words}. {where}")
     words = "quick (small data, minutes; the default), laptop (the papers' data, hours) or paper (the papers' protocol)"
     reproduce.add_argument("--profile", choices=PROFILES, default="quick", help=words)
     reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
