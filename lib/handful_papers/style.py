@@ -204,7 +204,9 @@ def log_ticks(axis):
     low, high = sorted(axis.get_view_interval())
     subs = (1.0,) if high >= 100 * low else (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs, numticks=7))
-    axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
+    plain = low >= 0.001 and high <= 10_000
+    power = LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9))
+    axis.set_major_formatter((lambda x, _: f"{x:g}") if plain else power)
     axis.set_minor_formatter(NullFormatter())
 
 

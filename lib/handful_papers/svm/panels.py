@@ -38,8 +38,33 @@ def draw_errors(ax, rows):
         ax.errorbar(mean.index, mean, yerr=bars, elinewidth=0.7, **METHODS.style(method))
 
 
-def draw_times(ax, rows):
-    """The median CPU seconds of each method against the sample size."""
-    for method in rows.method.unique():
-        median = rows[rows.method == method].groupby("size").seconds.median()
-        ax.plot(median.index, median, **METHODS.style(method))
+def draw_ratios(rows, xlabel):
+    """A figure with a panel for each data set, in it a row of marks for each method: times over those of another.
+
+    Each mark is the median over trials at one sample size, with a line from quartile to quartile; the lower and larger
+    marks are those of larger samples.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame with dataset, method, size (NaN where a method trains on all points) and ratio
+    xlabel : str
+    """
+    methods, labels = list(rows.method.unique()), list(rows.dataset.unique())
+    names = [METHODS[method]["label"].removeprefix("Coreset, ") for method in methods]
+    fig, axes = style.panels(len(labels), ratio=0.8)
+    quartiles = rows.groupby(["dataset", "method", "size"], dropna=False).ratio.quantile([0.25, 0.5, 0.75]).unstack()
+    for ax, label in zip(axes.flat, labels):
+        ax.axvline(1, color=style.BLACK, lw=0.8, zorder=1)
+        for row, method in enumerate(methods):
+            look = METHODS.style(method, ls="") if (label, method) in quartiles.index else None
+            marks = quartiles.loc[label, method].to_numpy() if look else ()
+            for k, (low, middle, high) in enumerate(marks):
+                at = row + 0.2 * (k - (len(marks) - 1) / 2)
+                ax.plot([low, high], [at, at], color=look["color"], lw=0.8)
+                ax.plot(middle, at, **look | {"marker": look["marker"] or "o", "ms": 2.5 + 0.8 * k})
+        ax.set(title=label, xscale="log", ylim=(len(methods) - 0.5, -0.5))
+        ax.set_yticks(range(len(methods)), names if ax in axes[:, 0] else [])
+        style.log_ticks(ax.xaxis)
+    for ax in axes[-1]:
+        ax.set_xlabel(xlabel)
+    return fig

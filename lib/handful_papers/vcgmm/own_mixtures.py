@@ -3,7 +3,7 @@
 import numpy as np
 from handful.data.synthetic import gaussian_mixture
 
-from handful_papers.style import legend_below, panels
+from handful_papers.style import panels
 from handful_papers.vcgmm import METHODS
 from handful_papers.vcgmm.arms import ASSIGNMENTS, Setting, next_seed, seed_rows
 from handful_papers.vcgmm.data import Problem, clustering_problem
@@ -97,8 +97,7 @@ def draw_against_best(table, titles):
     for ax, (dataset, title) in zip(axes.flat, titles.items()):
         part = table[table.dataset == dataset]
         excess, error = 100 * (part.ratio - 1), 100 * part.ratio_sem
-        top = min(max(12.0, 1.1 * excess.max()), 40.0)
-        low = 1.2 * min(excess.min(), -2.0)
+        low, top = 1.3 * min(excess.min(), -2.0), 1.3 * max(excess.max(), 12.0)
         left = 0.6 * part.time_ratio.min()
         ax.axhspan(low, 100 * (WITHIN - 1), xmin=0, xmax=1, color="#e4e4e4", lw=0, zorder=0)
         ax.axvline(0.5, color="#9a9a9a", lw=0.8, ls=":", zorder=1)
@@ -106,17 +105,22 @@ def draw_against_best(table, titles):
             look = METHODS.style(line.method, ls="none")
             if line.setting:  # on a coreset
                 look["markerfacecolor"] = "white"
-            ax.errorbar(line.time_ratio, min(height, 0.97 * top), yerr=width if height < top else None, **look)
+            ax.errorbar(line.time_ratio, height, yerr=width, **look)
         right = 1.6 * part.time_ratio.max()
         marks = [m for m in TIME_MARKS if left <= m <= right]
-        ax.set(title=title, xscale="log", ylim=(low, top), xlim=(left, right))
+        ax.set(title=title, xscale="log", xlim=(left, right))
+        ax.set_yscale("symlog", linthresh=10, linscale=1.5)
+        ax.set(ylim=(low, top), yticks=[m for m in ((0, 10, 100) if top > 20 else (-5, 0, 5, 10)) if low <= m <= top])
+        ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         ax.set_xticks(marks, [f"{m:g}" for m in marks])
         ax.minorticks_off()
     for ax in axes[-1]:
         ax.set_xlabel("time ratio")
     for line in axes:
         line[0].set_ylabel("excess error (%)")
-    legend_below(fig, ncols=3)
+    lines = [METHODS.line(method, ls="") for method in table.method.unique()]
+    lines.append(METHODS.line("uniform", ls="", mfc="white", label="on a coreset"))
+    fig.legend(handles=lines, loc="outside lower center", ncols=3)
     return fig
 
 
