@@ -101,6 +101,19 @@ def test_conda_users_get_the_same():
     assert "-e ." in by_pip
 
 
+def test_a_solver_finds_the_conda_environment(tmp_path):
+    """As CI's job `conda` does; without the solver or its channel the test is skipped, and says so."""
+    solver = shutil.which("micromamba")
+    if solver is None:
+        pytest.skip("environment.yml was not solved: there is no micromamba")
+    command = [solver, "create", "--dry-run", "--yes", "--name", "solved", "--file", "environment.yml"]
+    environment = os.environ | {"MAMBA_ROOT_PREFIX": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    if "Could not resolve" in done.stdout + done.stderr:
+        pytest.skip("environment.yml was not solved: conda-forge is out of reach")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_what_is_imported_is_required():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files()}
     trees |= {path: ast.parse(code(path)) for path in ROOT.glob("notebooks/*/*.ipynb")}

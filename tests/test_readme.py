@@ -32,6 +32,16 @@ def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
         assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
 
 
+def test_both_tables_of_methods_have_one_order():
+    longer = (ROOT / "docs" / "start" / "which_method.md").read_text(encoding="utf-8")
+    short, rows = (_first_cells(text) for text in (README.partition("## Which method")[2], longer))
+    assert [row for row in rows if row in short] == short
+
+
+def _first_cells(text):
+    return re.findall(r"^\| ([^|]+?) \|", text.partition("|---|---|\n")[2].partition("\n\n")[0], re.MULTILINE)
+
+
 def _no_network(*_, **__):
     raise AssertionError("an example of the README asks the network")
 
