@@ -1,5 +1,6 @@
 """The site's sources: every public name has its place, nothing is fetched, and every how-to runs on fewer rows."""
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_the_papers_pages_hold_their_items_their_claims_and_the_executed_noteboo
         if (DOCS.parent / "figures" / "laptop" / f"{name}.json").exists():  # else its claims are not judged yet
             assert [c.text for c in figure(name)["claim"] if site_text(c.text) not in page] == []
             assert DOCS / "notebooks" / paper / f"{stem}.ipynb" in written
+
+
+def test_the_site_runs_the_howtos_and_nothing_that_comes_executed(written):
+    said = re.search(r"^nb_execution_excludepatterns = (.*?)  #", (DOCS / "conf.py").read_text(encoding="utf-8"), re.M)
+    [pattern] = ast.literal_eval(said[1])
+    notebooks = [path for path in written if path.suffix == ".ipynb"]
+    assert [path for path in notebooks if not path.match(pattern)] == []  # as myst-nb matches
+    assert [path for path in DOCS.glob("howto/*.ipynb") if path.match(pattern)] == []
+    assert len(notebooks) > 40
 
 
 def site_text(text):
