@@ -110,7 +110,8 @@ class KCenter(_Centers):
     ----------
     size : number of points m
     weighting : as in `KMeansPlusPlus`
-    random_state : int, Generator or None; decides the first row, ties go to the smallest index
+    random_state : int, Generator or None; decides the first row. Ties go to the smallest index, but rounding may break
+        them: of integers, many of which are equally far, the sparse and the dense form of a table may give other rows
 
     Attributes
     ----------

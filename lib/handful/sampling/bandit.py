@@ -3,7 +3,7 @@
 import numpy as np
 
 from handful.checks import number, or_none
-from handful.sampling.base import Sampler, check_losses
+from handful.sampling.base import Sampler
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 
@@ -55,7 +55,6 @@ class BanditSampler(Sampler):
         return draw_leaves(uniforms, np.array([1.0 - self.theta, self.theta]), self._tree, self.n)[:2]
 
     def _learn(self, indices, weights, losses):
-        check_losses(losses)
         if self.regularisation is None:  # draws are uniform until a loss is seen, so the scale can still be set
             mean = float((losses**2).mean())
             if mean == 0:

@@ -87,6 +87,7 @@ class Sampler:
                 raise ValueError("weights must be finite and positive, as sample() gave them.")
         if losses.shape != (expected,):
             raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
+        check_losses(losses)
         self._learn(indices, weights, losses)
 
 
@@ -128,4 +129,4 @@ class UniformSampler(Sampler):
         return self.rng.integers(self.n, size=self.batch_size), np.ones(self.batch_size)
 
     def _learn(self, indices, weights, losses):
-        check_losses(losses)
+        pass

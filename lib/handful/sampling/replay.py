@@ -3,7 +3,7 @@
 import numpy as np
 
 from handful.checks import LARGEST, check_integer, integer
-from handful.sampling.base import Sampler, as_vector, check_losses
+from handful.sampling.base import Sampler, as_vector
 from handful.sampling.newton import LEARNING, Learned, NewtonLearner, check_mixture_weights
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
@@ -105,7 +105,6 @@ class PrioritizedReplay(Learned, Sampler):
         return indices, weights
 
     def _learn(self, indices, weights, losses):
-        check_losses(losses)
         priorities = self._priorities(losses)
         rows = self._rows if indices is None else None
         indices = self._last[0] if indices is None else indices
