@@ -22,6 +22,7 @@ _FETCHED = re.compile(
 # Pages that are written at each build are not there on a code host, so the sources link to what those are written from.
 _WRITTEN_FROM = {
     r"lib/handful/(\w+)/__init__\.py": "reference/handful.{}.rst",
+    r"figures/laptop/(\w+/\w+\.ipynb)": "notebooks/{}",
     r"figures/laptop/(\w+)": "reproduction/{}.md",
     r"lib/handful_papers/(site)\.py": "reproduction/items.md",
     r"lib/handful_papers/(claims)\.py": "reproduction/disagreements.md",
@@ -69,7 +70,12 @@ def for_the_site(text):
     """A page's source as the site needs it: links lead to its pages, and what is for a code host is left out."""
     for source, page in _WRITTEN_FROM.items():
         link = rf"\]\(((?:\.\./)*)\.\./{source}\)"
-        text = re.sub(link, lambda m, page=page: f"]({m[1]}{page.format(m[2].replace('_', '-'))})", text)
+        plain = page.endswith("/{}")  # a file's name; else a page's, or an anchor's
+        text = re.sub(
+            link,
+            lambda m, page=page, plain=plain: f"]({m[1]}{page.format(m[2] if plain else m[2].replace('_', '-'))})",
+            text,
+        )
     return re.sub(r"^\*On a code host.*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
