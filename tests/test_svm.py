@@ -8,6 +8,7 @@ from handful.svm import LinearSVM, svm_objective
 from handful.svm.coordinate_descent import descend
 from handful.svm.interior_point import STRIP, gram, minimise, with_ones
 from handful.svm.linear_svm import hinge_price
+from handful.svm.smoothing import solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -151,6 +152,16 @@ def test_staged_solve_of_a_rare_class(rng):
     y = np.full(15_000, -1)
     y[:3], X[:3] = 1, X[:3] + 3
     assert LinearSVM().fit(X, y).gap_ <= 1e-8
+
+
+def test_part_without_a_solution_leaves_the_whole_solve_its_digits():
+    rng = np.random.default_rng(0)
+    X, c = rng.normal(size=(12_000, 2)) * [0.1, 5.5], 2e-4 * rng.exponential(size=12_000)
+    y = np.where(rng.random(12_000) < 0.15, 1.0, -1.0)
+    A = with_ones(X)
+    ours, plain = solve(A, y, c, tol=1e-8), minimise(A, y, c, tol=1e-8)
+    assert abs(ours.gap) <= 1e-8
+    assert ours.objective == pytest.approx(plain.objective, rel=2e-8)
 
 
 def wide_text(rng, n, d):

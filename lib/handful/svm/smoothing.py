@@ -18,7 +18,6 @@ CLOSE = 1e-2  # a solution for one width is exact enough once a step promises le
 STEPS = 8  # at most for one width
 BAND = 2.0  # widths from the margin within which points are undecided
 MOST = 0.4  # with more than this share of the points undecided, all are solved for
-ROUNDS = 4
 PATIENCE = 60  # iterations for a reduced problem: one that has no feasible dual point would go on for ever
 
 
@@ -29,7 +28,7 @@ def solve(A, y, c, *, tol, start=None, max_iter=200):
     take. That method goes on where the descent does not get there, if its Gram matrix fits in the memory. Of many rows
     it gets only those near the margin of the smoothed solution, the others as a linear term. The reduced problem's dual
     point is feasible for the whole one, so that its value is a lower bound whatever was settled; a point that was
-    settled wrongly shows as a gap, and is put back.
+    settled wrongly shows as a gap, and then all rows are solved for.
 
     Parameters
     ----------
@@ -59,24 +58,19 @@ def solve(A, y, c, *, tol, start=None, max_iter=200):
     w, n_iter = best.w, best.n_iter
     slack = y * (A @ w) - 1.0
     undecided = np.abs(slack) <= BAND * width
-    for _ in range(ROUNDS):
-        if undecided.mean() > MOST or not undecided.any():
-            break
+    if 0.0 < undecided.mean() <= MOST:
         charged = c * (~undecided & (slack < 0))  # settled on the wrong side: all of c
         part = minimise(
             A[undecided], y[undecided], c[undecided], tol=0.5 * tol,
             linear=A.T @ (charged * y), constant=charged.sum(), start=w, mu=width, max_iter=min(PATIENCE, max_iter),
         )  # fmt: skip
-        n_iter += part.n_iter
-        before, w = slack, part.w
-        slack = y * (A @ w) - 1.0
-        objective = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, -slack)
+        n_iter, w = n_iter + part.n_iter, part.w
+        objective = 0.5 * w[:-1] @ w[:-1] + c @ np.maximum(0.0, 1.0 - y * (A @ w))
         if objective - part.lower_bound <= tol * objective:
             share = np.where(charged > 0, 1.0, 0.0)
             share[undecided] = part.share
             return Solution(w, share, objective, part.lower_bound, n_iter)
-        undecided |= ((slack < 0) != (before < 0)) | (np.abs(slack) <= width)
-    whole = minimise(A, y, c, tol=tol, start=w, max_iter=max_iter)
+    whole = minimise(A, y, c, tol=tol, start=best.w, max_iter=max_iter)  # a part's may have gone to infinity
     return replace(whole, n_iter=n_iter + whole.n_iter)
 
 
