@@ -108,7 +108,7 @@ def test_the_unrolled_derivative_is_that_of_training_with_a_little_more_weight(k
 
     def final(weights):
         rng = np.random.default_rng(7)
-        W = rng.uniform(-1, 1, size=(3, k)) / np.sqrt(3)
+        W = np.zeros((3, k))
         for order in [rng.permutation(12) for _ in range(3)]:
             for start in range(0, 12, 5):
                 rows = order[start : start + 5]

@@ -87,7 +87,7 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
     n_epochs : int, of a training on a half; scores take as many steps, on all rows
     n_replays : int, replays whose mean is the last score
     penalties : list of float, `l2` of "influence", which hangs on it
-    components : int, principal components that "influence" is computed in
+    components : int, principal components that "influence" and "unrolled" are computed in
 
     Returns
     -------
@@ -117,7 +117,7 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
     options = dict(n_epochs=n_epochs // 2, batch_size=BATCH, learning_rate=RATE, n_replays=1)
     total, start = 0.0, time.process_time()
     for replay in range(n_replays):
-        total = total + unrolled(Logistic(l2=FEW), X, y, T, b, random_state=n_replays * seed + replay, **options)
+        total = total + unrolled(Logistic(l2=FEW), P, y, Q, b, random_state=n_replays * seed + replay, **options)
         if replay in (0, n_replays - 1):
             add("unrolled, one replay" if replay == 0 else "unrolled, mean", start, total)
     return [row | dict(share=row["lds"] / ceiling if ceiling else 0.0) for row in found]
