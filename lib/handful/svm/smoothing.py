@@ -70,7 +70,8 @@ def solve(A, y, c, *, tol, start=None, max_iter=200):
             share = np.where(charged > 0, 1.0, 0.0)
             share[undecided] = part.share
             return Solution(w, share, objective, part.lower_bound, n_iter)
-    whole = minimise(A, y, c, tol=tol, start=best.w, max_iter=max_iter)  # a part's may have gone to infinity
+    # A part's solution may have gone to infinity, and the smoothed one, too, if it is worse than zero.
+    whole = minimise(A, y, c, tol=tol, start=best.w if best.objective < c.sum() else None, max_iter=max_iter)
     return replace(whole, n_iter=n_iter + whole.n_iter)
 
 
