@@ -9,7 +9,7 @@ from handful_papers.experiment import figure, ours_text, paper_text, papers, ver
 from handful_papers.provenance import GENERATED, OWN
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
 
-STRATA = ("on the paper's data", "on reduced or stand-in data", "mathematics and timing", "ours")
+STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics and timing", "ours")
 
 
 def stratum(claim, record):
