@@ -71,7 +71,7 @@ def _make_accessible(app, error):
             new = new.replace(written, needed)
             if needed in new:
                 unknown.discard(written)
-        new = re.sub(r'<th (class="blank[^"]*") *>&nbsp;</th>', r"<td \1></td>", new)  # corners of pandas' tables
+        new = re.sub(r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new)  # pandas'
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:
