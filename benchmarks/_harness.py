@@ -81,8 +81,8 @@ class Bench:
         )
         print(f"{what:32} {name:28} {value:9.4g} {unit:34} {_bar(self.rows[-1])}", flush=True)
 
-    def write(self, **more):
-        """Write the table; `more` goes into the record (data checksums, parameters)."""
+    def write(self, *, runs="medians of interleaved runs", **more):
+        """Write the table, which says what its numbers are of; `more` goes into the record (checksums, parameters)."""
         sha, dirty = provenance.commit()
         record = dict(
             title=self.title,
@@ -91,6 +91,7 @@ class Bench:
             versions=provenance.versions(),
             machine=provenance.machine(),
             threads=1,
+            runs=runs,
             load_average=[self._load, os.getloadavg()[0]],
             rows=self.rows,
             notes=self.notes,
@@ -101,7 +102,7 @@ class Bench:
         lines += [
             "",
             *(line for note in self.notes for line in (note, "")),
-            "One thread; medians of interleaved runs. The counts, all seconds and the machine's load are in "
+            f"One thread; {runs}. The counts, all seconds and the machine's load are in "
             f"`benchmarks/results/{self.name}.json`.",
             "",
         ]

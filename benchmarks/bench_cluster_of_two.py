@@ -139,7 +139,7 @@ def main():
     bench.note(
         f"Load average at the end, of {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}; wall seconds suffer from it."
     )
-    bench.write(data="handful_papers.own.beyond_memory.write_rows('mixture')")
+    bench.write(runs="one run of each", data="handful_papers.own.beyond_memory.write_rows('mixture')")
 
 
 if __name__ == "__main__":

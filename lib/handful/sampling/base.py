@@ -22,8 +22,8 @@ class Sampler:
         its points. With `indices` and `weights` it may answer any earlier batch.
 
     A sampler that was pickled, or saved by torch, goes on as if nothing had been. A subclass implements
-    `_draw() -> (indices, weights)` and `_learn(indices, weights, losses)`, where `indices` is None for the batch drawn
-    last. It sets its own options, of which it declares a table `_options`, before it calls `__init__`.
+    `_draw() -> (indices, weights)` and, if it learns, `_learn(indices, weights, losses)`, where `indices` is None for
+    the batch drawn last. It sets its own options, of which it declares a table `_options`, before it calls `__init__`.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Sampler:
         raise NotImplementedError
 
     def _learn(self, indices: Any, weights: Any, losses: np.ndarray) -> None:
-        raise NotImplementedError
+        pass
 
     def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
@@ -127,6 +127,3 @@ class UniformSampler(Sampler):
 
     def _draw(self):
         return self.rng.integers(self.n, size=self.batch_size), np.ones(self.batch_size)
-
-    def _learn(self, indices, weights, losses):
-        pass

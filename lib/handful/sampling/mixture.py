@@ -138,9 +138,6 @@ class FixedMixture(Sampler):
         _draw_batch(uniforms, self._w, self._alias_tables, self._densities, self._rows, indices, weights)
         return indices, weights
 
-    def _learn(self, indices, weights, losses):
-        pass
-
 
 class MixtureSampler(FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).

@@ -17,7 +17,6 @@ from scipy.stats import gaussian_kde
 from handful_papers.claims import Evidence
 
 MODELS = ("poisson", "student", "groups", "negative binomial", "nonlinear", "mixture")
-CONTROLS = ("laplace", "uniform")
 
 
 def student(theta, X, y):
