@@ -1,10 +1,15 @@
 """Which numbers decide the claims of Figure 2 (right)."""
 
-from handful_papers.vrm.regression import speed_ups
+from handful_papers.vrm.regression import LEAN, speed_ups
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     run.facts.update(epochs=run.parameters["epochs"])
-    vrm = speed_ups(run.rows).loc["vrm"]
-    return {"vrm-fig02-kdpp-iterations": {"": vrm.in_steps}, "vrm-fig02-kdpp-time": {"": vrm.in_time_lean}}
+    found = speed_ups(run.rows)
+    vrm, lean = found.loc["vrm"], found.loc[LEAN]
+    gain = vrm.in_steps.where(vrm.in_steps > 0, 1.0)  # a run that never comes down counts as if its last step did
+    return {
+        "vrm-fig02-kdpp-iterations": {"": gain},
+        "vrm-fig02-kdpp-time": {"": gain * lean.microseconds / vrm.microseconds},
+    }
