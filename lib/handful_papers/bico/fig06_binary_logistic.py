@@ -68,20 +68,20 @@ def evaluate(model, data):
     }
 
 
-def split_rows(dataset, seed, *, classes, test_size, sizes, l2):
+def split_rows(dataset, seed, *, classes, test_size, sizes, further, l2):
     """Rows of `run` for one split of one data set: a task of the sweep.
 
     Parameters
     ----------
     dataset, seed, test_size : as in `prepare`
     classes : dict, data set -> the pair of classes that makes it binary
-    sizes, l2 : as in `run` and `Logistic`
+    sizes, further, l2 : as in `run` and `Logistic`
     """
     data = prepare(dataset, seed=seed, classes=classes.get(dataset), test_size=test_size)
-    return run(data, Logistic(l2=l2), sizes, seed=seed)
+    return run(data, Logistic(l2=l2), sizes, seed=seed, further=further)
 
 
-def run(data, problem, sizes, *, seed):
+def run(data, problem, sizes, *, seed, further=()):
     """Every method at every size on one split of one data set.
 
     A subset in which a class is missing (small uniform ones) predicts the class it has; its training loss is infinite.
@@ -92,6 +92,7 @@ def run(data, problem, sizes, *, seed):
     problem : Logistic, for selection and training alike
     sizes : list of int, the coreset sizes m
     seed : int, of every method
+    further : list of int, sizes at which only the paper's two bilevel methods run, the weighted one below max(sizes)
 
     Returns
     -------
@@ -116,14 +117,17 @@ def run(data, problem, sizes, *, seed):
 
     add("uniform", UniformCoreset(largest, random_state=seed), sizes, binary=True)
     add("kmeans++", KMeansPlusPlus(largest, random_state=seed), sizes, binary=True)
+    more = {"bico": further, "bico weighted": [m for m in further if m < largest]}
+    sizes_of = {method: sorted({*sizes, *more.get(method, ())}) for method in _BILEVEL}
     for method in _BINARY:
-        selector = BilevelCoreset(problem, size=largest, random_state=seed, **_BILEVEL[method])
-        add(method, selector, sizes, binary=True)
+        selector = BilevelCoreset(problem, size=sizes_of[method][-1], random_state=seed, **_BILEVEL[method])
+        add(method, selector, sizes_of[method], binary=True)
     for k, radius in GRID:  # independent draws: the first m of them are a coreset of m
         selector = LogisticSensitivity(largest, n_clusters=k, radius=radius, random_state=seed)
         add("sensitivity", selector, sizes, n_clusters=k, radius=radius)
-    for method, m in product([name for name in _BILEVEL if name not in _BINARY], sizes):
-        add(method, BilevelCoreset(problem, size=m, random_state=seed, **_BILEVEL[method]), [m])
+    for method in (name for name in _BILEVEL if name not in _BINARY):
+        for m in sizes_of[method]:
+            add(method, BilevelCoreset(problem, size=m, random_state=seed, **_BILEVEL[method]), [m])
     return pd.DataFrame(rows)
 
 
@@ -132,6 +136,11 @@ def _score(data, indices, weights, problem):
     if y.min() == y.max():
         return {"test_accuracy": 100.0 * float(np.mean(data.y_test == y[0])), "train_loss": np.inf}
     return evaluate(train(data.X[indices], y, weights, problem, n=len(data.y)), data)
+
+
+def of_figure(rows, sizes):
+    """The rows of the figure's own sizes, and those of all rows."""
+    return rows[rows["size"].isin(sizes) | (rows.method == "full")]
 
 
 def choose_sensitivity(rows, by):
@@ -163,11 +172,10 @@ TWO_PERCENT = 2.0
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows = choose_sensitivity(run.rows, "test_accuracy")  # as the paper: the constants that test best
-    within = run.parameters["within"]
+    rows = choose_sensitivity(of_figure(run.rows, run.parameters["sizes"]), "test_accuracy")  # as the paper does
     return {
         "bico-fig06-weighted-2pct": _at_two_percent(rows, "bico weighted"),
-        "bico-fig06-binary-twice": _sizes_over(rows, "bico", "bico weighted", within),
+        "bico-fig06-binary-twice": _sizes_over(run.rows, "bico", "bico weighted", run.parameters["within"]),
         "bico-fig06-above-binary": _lead(rows, "bico"),
         "bico-fig06-above-weighted": _lead(rows, "bico weighted"),
     }
