@@ -1,12 +1,13 @@
 """coreax's table on MNIST: rows are chosen, a small network is trained on them, and its test accuracy is compared."""
 
 import time
+import tracemalloc
 from functools import lru_cache
 
 import numpy as np
 from handful import BilevelCoreset, Logistic, StratifiedCoreset, UniformCoreset
 from handful.clustering import Medoids
-from handful.data import load, split
+from handful.data import load, split, standardise
 from handful.proxies import RBF, Nystrom
 
 from handful_papers.claims import DATA, Evidence
@@ -16,21 +17,38 @@ ITEM = "coreax, MNIST"
 RANDOM = "Random Sample"
 LABEL_FREE, LABELLED = ("uniform", "medoids"), ("stratified", "medoids by class", "bilevel")
 METHODS_SHOWN = (*LABEL_FREE, *LABELLED, "rs2")
+RAW = ("uniform", "stratified", "rs2")  # look at no component
 WAYS = {"test": "stopped on the test set, as published", "valid": "stopped on a validation split"}
-COMPONENTS = 50  # principal components in which rows are chosen, where the images have as many
+COMPONENTS = 50  # principal components in which rows are chosen, where the data have as many
+IMAGES = ("mnist", "digits", "cifar10")  # brought to 0 to 1; the columns of all other data are standardised
+TESTED = 10_000  # rows of a test set, at most: MNIST's
 
 
 # --- the data, and the rows that are chosen
 
 
 @lru_cache(1)
-def images(dataset, n_valid, seed):
-    """Images from 0 to 1 and labels of the pool, the validation split and the test set: three pairs; cached."""
+def tables(dataset, n_valid, seed):
+    """Rows and labels of the pool, the validation split and the test set: three pairs; cached.
+
+    Pixels are from 0 to 1, other columns standardised by the pool; labels are 0, 1, ... Of a test set of more than
+    `TESTED` rows as many are drawn, the same for all seeds.
+    """
     data = split(load(dataset), test_size=0.2, random_state=0)
-    X, y, top = data.X, data.y, np.float32(data.X.max())
-    valid = np.isin(np.arange(len(y)), np.random.default_rng((seed, 1)).choice(len(y), n_valid, replace=False))
-    pairs = (X[~valid], y[~valid]), (X[valid], y[valid]), (data.X_test, data.y_test)
-    return [(np.asarray(A, np.float32) / top, np.asarray(b, np.int64)) for A, b in pairs]
+    valid = np.isin(
+        np.arange(len(data.y)), np.random.default_rng((seed, 1)).choice(len(data.y), n_valid, replace=False)
+    )
+    tested = np.arange(len(data.y_test))
+    if len(tested) > TESTED:
+        tested = np.random.default_rng(0).choice(tested, TESTED, replace=False)
+    parts = [data.X[~valid], data.X[valid], data.X_test[tested]]
+    if dataset in IMAGES:
+        parts = [np.asarray(A, np.float32) / np.float32(data.X.max()) for A in parts]
+    else:
+        parts = standardise(*parts, dtype=np.float32)
+    labels = np.unique(data.y)
+    found = (np.searchsorted(labels, y) for y in (data.y[~valid], data.y[valid], data.y_test[tested]))
+    return list(zip(parts, found))
 
 
 def components(X):
@@ -38,6 +56,14 @@ def components(X):
     centred = X - X.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)
     return centred @ directions[:, -COMPONENTS:]
+
+
+@lru_cache(8)
+def components_of(dataset, n_valid, seed):
+    """`components` of the pool, and the CPU seconds that they took; cached."""
+    (X, _), _, _ = tables(dataset, n_valid, seed)
+    start = time.process_time()
+    return components(X), time.process_time() - start
 
 
 def choose(method, m, P, y, *, n_pool, seed):
@@ -63,20 +89,33 @@ def choose(method, m, P, y, *, n_pool, seed):
     return pool[few.indices_]
 
 
+def mebibytes(method, m, X, y, **options):
+    """Peak of what a choice allocates beside X and y, the components' included, in MiB, as tracemalloc sees it.
+
+    It sees numpy's arrays and Python's objects, and not what compiled code takes for itself: buffers of BLAS and numba.
+    """
+    tracemalloc.start()
+    try:
+        choose(method, m, X if method in RAW else components(X), y, **options)
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
+
+
 # --- the network
 
 
 def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
     """Accuracies of the network of coreax's benchmark on a test set, in per cent: stopped in each of the `WAYS`.
 
-    784-64-10 with dropout .2 and batch norm, AdamW at 1e-3 with decay 1e-5, batches of min(m // 2, 64) rows in a fixed
-    order. An epoch is the best so far if its accuracy is above the best by more than `min_delta`; training ends after
-    `patience` epochs without one.
+    d-64-k (784-64-10 on MNIST) with dropout .2 and batch norm, AdamW at 1e-3 with decay 1e-5, batches of
+    min(m // 2, 64) rows in a fixed order. An epoch is the best so far if its accuracy is above the best by more than
+    `min_delta`; training ends after `patience` epochs without one.
 
     Parameters
     ----------
-    few : function of the epoch that gives its rows: images and labels, m of each
-    valid, test : pairs of images and labels
+    few : function of the epoch that gives its rows and their labels, m of each
+    valid, test : pairs of rows and labels
     seed : int, of the network's start and its dropout
 
     Returns
@@ -127,7 +166,7 @@ def train(few, valid, test, seed, *, n_epochs=100, patience=5, min_delta=1e-3):
 
 
 def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
-    """A dict for each size: test accuracies and the CPU seconds of the choice, the components' included.
+    """A dict for each size: test accuracies, and what the choice cost, the components' included.
 
     Parameters
     ----------
@@ -138,16 +177,20 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
     n_valid : int, training rows that only say when to stop
     n_pool : int, rows that "bilevel" chooses from, at most
     most : int, the largest size at which "bilevel" is run
+
+    Returns
+    -------
+    list of dict : m, rows, one for each of the `WAYS`, epochs, seconds (CPU) and mib, the peak of `mebibytes`, of seed
+        0 alone: for it rows are chosen once more, as tracing takes time
     """
-    (X, y), valid, test = images(dataset, n_valid, seed)
-    start = time.process_time()
-    P = components(X) if method not in ("uniform", "stratified", "rs2") else X
-    before, rows = time.process_time() - start, []
+    (X, y), valid, test = tables(dataset, n_valid, seed)
+    P, before = (X, 0.0) if method in RAW else components_of(dataset, n_valid, seed)
+    rows, options = [], dict(n_pool=n_pool, seed=seed)
     for m in sizes:
         if method == "bilevel" and m > most:
             continue
         start = time.process_time()
-        chosen = np.random.default_rng(seed).permutation(choose(method, m, P, y, n_pool=n_pool, seed=seed))
+        chosen = np.random.default_rng(seed).permutation(choose(method, m, P, y, **options))
         seconds = before + time.process_time() - start
         fresh = np.random.default_rng((seed, 3))
 
@@ -155,7 +198,8 @@ def accuracy_rows(method, seed, *, dataset, sizes, n_valid, n_pool, most):
             of = fresh.choice(len(y), len(chosen), replace=False) if method == "rs2" else chosen
             return X[of], y[of]
 
-        rows.append(dict(m=m, rows=len(chosen), **train(few, valid, test, seed), seconds=seconds))
+        found = dict(m=m, rows=len(chosen), **train(few, valid, test, seed), seconds=seconds)
+        rows.append(found | dict(mib=mebibytes(method, m, X, y, **options) if seed == 0 else np.nan))
     return rows
 
 
@@ -171,7 +215,7 @@ def printed():
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, best = run.rows, printed().max()
+    rows, best = run.rows[run.rows.dataset == run.parameters["dataset"]], printed().max()
 
     def of(method, way="test"):
         return rows[rows.method == method].pivot(index="seed", columns="m", values=way)
