@@ -119,6 +119,11 @@ def test_a_damaged_file_of_answers_is_refused_by_name_and_left_alone(content, tm
     assert path.read_bytes() == content
 
 
+def test_a_folder_for_a_file_of_answers_is_refused_before_anything_is_trained(tmp_path):
+    with pytest.raises(ValueError, match="holds no answers of an ActiveLoop"):
+        ActiveLoop(in_order, n_pool=20, classes=[0, 1], path=tmp_path)
+
+
 # --- the panel
 
 pytest.importorskip("ipywidgets", reason="ipywidgets comes with the extra `reproduce`")

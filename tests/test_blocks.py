@@ -1,5 +1,7 @@
 """Rows in blocks: whatever they come in, the same choice; near that of an array; one block in memory at a time."""
 
+import importlib.util
+import linecache
 import os
 import signal
 import threading
@@ -178,6 +180,10 @@ def odd_data(rows, tmp_path):
         r"block 1 \(rows from 500 on\), row 700 with NaN or infinity": (Blocks(with_nan, y, rows=500),),
         "X must name files": (str(tmp_path / "none*.npy"),),
         "inconsistent numbers of samples": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy")),
+        "has no column 'lable', only a, b, c, d": (str(tmp_path / "0.parquet"), "lable"),
+        "y must name files, as X does, got ndarray": (str(tmp_path / "X.npy"), y),
+        "y must name 1 files, one for each of X, got 2": (str(tmp_path / "X.npy"), [str(tmp_path / "y.npy")] * 2),
+        "0 sample": (Blocks(X[:0]),),
         "y must have one entry a row, 2000 of them, got 5": (da.from_array(X, chunks=500), y[:5]),
         "y must be dask data in 2 chunks": (lazy, pd.Series(y)),
         "None for a bag": (bag(ok), y),
@@ -190,6 +196,68 @@ def test_what_differs_between_blocks_is_named(rows, tmp_path):
     for message, given in odd_data(rows, tmp_path).items():
         with pytest.raises(ValueError, match=message):
             KCenter(20, random_state=0).fit(*given)
+
+
+def nothing(block):
+    return None
+
+
+def one_row(block):
+    return block.X[:1]
+
+
+def words_of_any_length(block):
+    return np.array([str(i) for i in block.ids])
+
+
+@pytest.mark.parametrize("function", [nothing, one_row, words_of_any_length])
+def test_what_is_written_is_an_array_with_a_row_for_each_of_the_block_in_one_form(rows, function, tmp_path):
+    with pytest.raises(ValueError, match="what is written of block"):
+        Blocks(rows[0], rows=20).write(tmp_path / "out.npy", function)
+
+
+def test_rows_that_are_not_there_and_blocks_of_no_rows_are_refused(rows):
+    blocks = Blocks(rows[0], rows=ROWS)
+    for wrong in (-1, N):
+        with pytest.raises(ValueError, match=f"holds row {wrong}, but got {N} rows"):
+            blocks.take([0, wrong])
+    assert blocks.take([]).X.shape == (0, D)
+    for size in (0, -3, 2.5):
+        with pytest.raises(ValueError, match="rows must be an integer of at least 1"):
+            Blocks(rows[0], rows=size)
+    model = CoresetEstimator(UniformCoreset(200), LogisticRegression()).fit(*rows[:2])
+    with pytest.raises(ValueError, match="score of CoresetEstimator must have its rows in memory"):
+        model.score(blocks)
+
+
+def test_what_is_kept_of_a_function_is_not_taken_for_another_of_its_name(rows, tmp_path):
+    np.save(tmp_path / "X.npy", rows[0])
+    blocks, found = Blocks(str(tmp_path / "X.npy"), keep=tmp_path / "kept"), []
+    for source in ("def total(block): return block.X.sum()", "def total(block): return len(block)"):
+        (tmp_path / "own.py").write_text(source)
+        spec = importlib.util.spec_from_file_location("own", tmp_path / "own.py")
+        spec.loader.exec_module(own := importlib.util.module_from_spec(spec))
+        linecache.checkcache()
+        found += blocks.map(own.total)
+    assert found == [pytest.approx(rows[0].sum()), N]
+    for kept in (tmp_path / "kept").iterdir():
+        kept.write_bytes(b"")  # damaged: read again
+    assert blocks.map(own.total) == [N]
+
+
+@pytest.mark.parametrize("form", ["polars", "arrow", "coo", "list"])
+def test_blocks_of_other_tables_are_those_of_the_array(rows, form):
+    X = rows[0]
+    if form in ("polars", "arrow"):
+        table = pytest.importorskip({"polars": "polars", "arrow": "pyarrow"}[form])
+        frame = pd.DataFrame(X, columns=list("abcd"))
+        given = table.from_pandas(frame) if form == "polars" else table.Table.from_pandas(frame)
+    else:
+        given = sparse.coo_matrix(X) if form == "coo" else X.tolist()
+    found = KCenter(20, random_state=0).fit(Blocks(given, rows=ROWS))
+    np.testing.assert_array_equal(found.indices_, KCenter(20, random_state=0).fit(Blocks(X, rows=ROWS)).indices_)
+    if form in ("polars", "arrow"):
+        assert found.feature_names_in_.tolist() == list("abcd")
 
 
 def test_rows_that_do_not_count_and_empty_chunks_change_nothing(rows):

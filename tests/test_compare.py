@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from handful import KCenter, LightweightCoreset, UniformCoreset, compare
 from handful.comparison import Comparison
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -121,6 +122,18 @@ def test_targets_held_out_rows_and_frames():
     assert sorted(given.frame["size"].unique()) == [3, 6, 15, 30, 300]
 
 
+def test_labels_in_a_column_and_metadata_routing_change_no_score():
+    options = dict(sizes=[30], seeds=1, controls=False, verbose=False)
+    expected = compare(KCenter(), MODEL, X, y, **options).frame[["method", "score"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's of a column
+        found = compare(KCenter(), MODEL, X, pd.DataFrame({"label": y}), **options).frame
+    pd.testing.assert_frame_equal(found[["method", "score"]], expected)
+    with config_context(enable_metadata_routing=True):
+        found = compare(KCenter(), MODEL, X, y, **options).frame
+    pd.testing.assert_frame_equal(found[["method", "score"]], expected)
+
+
 def test_misuse_is_named():
     with pytest.raises(ValueError, match=r"size must be an integer of at least 1 and at most 426, got size=1000"):
         compare(KCenter(), MODEL, X, y, sizes=[1000], verbose=False)
@@ -128,6 +141,9 @@ def test_misuse_is_named():
         compare(MODEL, KCenter(), X, y, sizes=[10], verbose=False)
     with pytest.raises(ValueError, match="two are the same; a dict gives them names"):
         compare([KCenter(), KCenter()], MODEL, X, y, verbose=False)
+    for test, words in ((X, r"test must be \(X, y\)"), ((X[:9], y[:8]), "inconsistent numbers")):
+        with pytest.raises(ValueError, match=words):
+            compare(KCenter(), MODEL, X, y, test=test, verbose=False)
     twice = compare([KCenter(), KCenter(weighting="cells")], MODEL, X, y, sizes=[20], seeds=1, verbose=False).frame
     assert {"KCenter()", "KCenter(weighting='cells')"} <= set(twice["method"])
     assert isinstance(twice, pd.DataFrame)

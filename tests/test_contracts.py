@@ -97,8 +97,6 @@ OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "M
 
 # Draw rows at random: with unequal sample weights their weights add up to the total on average only.
 ON_AVERAGE = ("StratifiedCoreset", "UniformCoreset")
-# Its weights come from a rough solution, which another solver finds for sparse rows: only the guarantee is the same.
-ROUGH = ("SVMCoreset",)
 
 
 def of(*names):
@@ -244,8 +242,7 @@ def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator):
         if refusal:
             assert re.search("[Ss]parse", refusal)
         else:
-            tolerance = 0.3 if type(estimator).__name__ in ROUGH else 1e-6
-            assert_same(learned(found), expected, rtol=tolerance, atol=1e-9)
+            assert_same(learned(found), expected, rtol=1e-6, atol=1e-9)
 
 
 @each

@@ -8,11 +8,13 @@ from contextlib import suppress
 from copy import copy
 from functools import partial, wraps
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
+from joblib.func_inspect import get_func_code
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
@@ -153,11 +155,13 @@ class Blocks:
     def take(self, indices):
         """Some rows, in the order of `indices`: a Block. Only the blocks that hold them are read."""
         indices = np.asarray(indices, dtype=np.int64)
-        if len(indices) and indices.max() >= self.n:
+        wrong = indices[(indices < 0) | (indices >= self.n)]
+        if len(wrong):
             raise ValueError(
-                f"the coreset holds row {indices.max()}, but got {self.n} rows: take from the data it was fitted on."
+                f"the coreset holds row {wrong[0]}, but got {self.n} rows: take from the data it was fitted on."
             )
         own, order = split_places(indices, self.lengths)
+        own[0] = own[0] if len(indices) else indices  # no rows of block 0 have the form of all
         return joined(self.map(Block.take, own=own)).take(order)
 
     def write(self, path, function, *shared):
@@ -168,15 +172,20 @@ class Blocks:
         """
         note, work = Path(f"{path}.part"), joblib.hash([getattr(function, "__name__", ""), shared, self.lengths])
         done = 0
-        with suppress(FileNotFoundError, ValueError):
+        with suppress(FileNotFoundError, ValueError, EOFError):
             before, written = note.read_text().split()
             first = next(self.each(function, *shared)) if before == work else [None]
             done = int(written) * np.array_equal(np.load(path, mmap_mode="r")[: len(first)], first)
         for i, rows in enumerate(self.each(function, *shared, start=done), done):
+            rows, n = np.asarray(rows), self.lengths[i]
+            like = rows if i == 0 else np.load(path, mmap_mode="r")
+            if (rows.shape, rows.dtype) != ((n, *like.shape[1:]), like.dtype) or rows.dtype == object:
+                wanted = f"an array of {n} rows{f', {like.dtype} of shape {like.shape[1:]} as in block 0' if i else ''}"
+                raise ValueError(f"what is written of block {i} must be {wanted}, got {rows.dtype} of {rows.shape}.")
             if i == 0:
                 np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
             size = Path(path).stat().st_size - self.n * rows[0].nbytes  # of the header
-            with open(path, "r+b") as file:
+            with open(path, "r+b") as file:  # a map of a file would end the process where the disk is full
                 file.seek(size + int(self.starts[i]) * rows[0].nbytes)
                 file.write(np.ascontiguousarray(rows).data)
             note.write_text(f"{work} {i + 1}")
@@ -195,8 +204,8 @@ class Blocks:
         # What an earlier call kept of this block, or what it gives now.
         args = [piece.args for piece in pieces]
         times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
-        path = Path(self.keep) / joblib.hash([getattr(function, "__name__", ""), args, times, task])
-        with suppress(FileNotFoundError):
+        path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
+        with suppress(Exception):  # it is not there, or damaged
             return joblib.load(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
@@ -265,16 +274,16 @@ def is_blocks(X, *others):
 
 
 def check_in_memory(name, *data):
-    """ValueError for dask data and `Blocks`, given to what works on rows in memory only.
+    """ValueError for dask data, files and `Blocks`, given to what works on rows in memory only.
 
     Parameters
     ----------
     name : str, of the class, function or argument
     data : its arguments
     """
-    if is_dask(*data) or any(isinstance(values, Blocks) for values in data):
+    if is_dask(*data) or any(isinstance(values, Blocks | str | PathLike) for values in data):
         raise ValueError(
-            f"{name} must have its rows in memory, got dask data or Blocks: choose rows first, for example "
+            f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows first, for example "
             "X, y, w = UniformCoreset(10_000).fit(X, y).take(X, y), or compute() what fits."
         )
 

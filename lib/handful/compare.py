@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
@@ -104,8 +105,12 @@ def compare(
     score = check_scoring(estimator, scoring)
     if y is None:
         raise ValueError("y is None: compare needs labels or targets to score on.")
-    check_in_memory("compare", X, y, *(() if test is None else test))
+    held_out = (X, y) if test is None else test
+    if not isinstance(held_out, tuple | list) or len(held_out) != 2:
+        raise ValueError(f"test must be (X, y), the held-out rows and their labels, got {type(test).__name__}.")
+    check_in_memory("compare", X, y, *held_out)
     check_consistent_length(X, y)
+    check_consistent_length(*held_out)
     classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
     unasked = baselines.keys() - named.keys()  # these may fail
@@ -238,7 +243,7 @@ def _listed(name, values):
 def _repeat(y):
     # Whether y holds classes: words, or numbers that come again and again.
     y = np.asarray(y)
-    return y.ndim == 1 and (y.dtype.kind not in "f" or len(np.unique(y)) <= max(2, len(y) // 20))
+    return y.size == len(y) and (y.dtype.kind not in "f" or len(np.unique(y)) <= max(2, len(y) // 20))
 
 
 def _weight_name(estimator):
@@ -317,7 +322,8 @@ class _Fit:
     def _trained(self, seed, train, weights):
         options = {} if self.prefix is None or weights is None else {self.prefix: weights}
         model = _seeded(self.estimator, seed)
-        model.fit(*train, **options)
+        with config_context(enable_metadata_routing=False):  # the prefix names the step that takes the weights
+            model.fit(*train, **options)
         return model
 
 

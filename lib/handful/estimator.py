@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
 
-from handful.blocks import is_blocks, rowwise
+from handful.blocks import check_in_memory, is_blocks, rowwise
 from handful.checks import MAX_SEED, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose
 from handful.types import Seed, Table, take_rows
@@ -184,8 +184,9 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_estimator_has("score"))
     def score(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> float:
-        """The fitted estimator's own score on (X, y)."""
+        """The fitted estimator's own score on (X, y), in memory."""
         check_is_fitted(self, "estimator_")
+        check_in_memory("score of CoresetEstimator", X, y)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
 

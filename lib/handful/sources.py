@@ -7,10 +7,12 @@ shapes, (rows, columns, entries) each, None where dask knows none; and X without
 
 import re
 from functools import partial
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_consistent_length
 
 ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
@@ -30,16 +32,26 @@ def is_files(X):
 
 def of_arrays(X, y, sample_weight, rows, columns):
     """Pieces of arrays in memory or mapped from a file."""
-    X, y, sample_weight = (a if a is None or hasattr(a, "shape") else np.asarray(a) for a in (X, y, sample_weight))
-    check_consistent_length(X, y, sample_weight)
-    return *_stretches(partial(_slices, X, y, sample_weight), X.shape, X.size, rows), X[:0]
+    table, y, sample_weight = map(_sliceable, (X, y, sample_weight))
+    check_consistent_length(table, y, sample_weight)
+    like = (X if hasattr(X, "columns") else table)[:0]  # a frame keeps the names of its columns
+    return *_stretches(partial(_slices, table, y, sample_weight), table.shape, table.size, rows), like
+
+
+def _sliceable(array):
+    # Numpy arrays, memory maps, pandas and CSR as they are; other frames, lists and tensors as arrays.
+    if sparse.issparse(array):
+        return array.tocsr()
+    return array if array is None or hasattr(array, "iloc") else np.asanyarray(array)
 
 
 def _stretches(cut, shape, size, rows):
+    if rows is not None and not (isinstance(rows, Integral) and rows > 0):
+        raise ValueError(f"rows must be an integer of at least 1, got rows={rows!r}.")
     n, step = shape[0], rows or max(1, ENTRIES * shape[0] // max(1, size))
-    stretches = [slice(a, min(a + step, n)) for a in range(0, n, step)]
+    stretches = [slice(a, min(a + step, n)) for a in range(0, max(1, n), step)]
     lengths = [s.stop - s.start for s in stretches]
-    return [partial(cut, s) for s in stretches], [(m, *shape[1:], m * size // n) for m in lengths]
+    return [partial(cut, s) for s in stretches], [(m, *shape[1:], m * size // max(1, n)) for m in lengths]
 
 
 def _slices(X, y, sample_weight, stretch):
@@ -54,20 +66,25 @@ def _rows(array, stretch):
 
 def of_files(X, y, sample_weight, rows, columns):
     """Pieces of .npy files and of the row groups of parquet files."""
-    paths = _paths(X)
+    paths = _paths("X", X)
     if paths[0].suffix == ".parquet":
         import pyarrow.parquet as pq
 
         tables = [(path, pq.ParquetFile(path)) for path in paths]
         like = tables[0][1].schema_arrow.empty_table().to_pandas()
-        like = like[columns or [name for name in like.columns if name not in (y, sample_weight)]]
+        sides = [name for name in (y, sample_weight) if name is not None]
+        for name in [*sides, *(columns or [])]:
+            if not isinstance(name, str) or name not in like.columns:
+                raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {', '.join(map(str, like.columns))}.")
+        like = like[columns or [name for name in like.columns if name not in sides]]
         groups = [(path, table.metadata, i) for path, table in tables for i in range(table.num_row_groups)]
         pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, _, i in groups]
         lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
         return pieces, [(n, d, n * d) for n in lengths], like
-    sides = [[None] * len(paths) if side is None else _paths(side) for side in (y, sample_weight)]
+    sides = [("y", y), ("sample_weight", sample_weight)]
+    sides = [[None] * len(paths) if side is None else _paths(name, side, len(paths)) for name, side in sides]
     pieces, shapes, like = [], [], None
-    for files in zip(paths, *sides, strict=True):
+    for files in zip(paths, *sides):
         arrays = [None if path is None else np.load(path, mmap_mode="r") for path in files]
         check_consistent_length(*arrays)
         like = arrays[0][:0] if like is None else like
@@ -79,15 +96,20 @@ def of_files(X, y, sample_weight, rows, columns):
     return pieces, shapes, like
 
 
-def _paths(X):
+def _paths(name, X, n_files=None):
+    if not is_files(X):
+        raise ValueError(f"{name} must name files, as X does, got {type(X).__name__}.")
     if isinstance(X, list):
-        return [Path(path) for path in X]
-    path = Path(X)
-    found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
-    found = [p for p in found if p.suffix in (".npy", ".parquet")]
-    if len({p.suffix for p in found}) != 1:
-        raise ValueError(f"X must name files of arrays (.npy) or frames (.parquet), got {len(found)} at {str(path)!r}.")
-    return sorted(found, key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
+        found = [Path(path) for path in X]
+    else:
+        path = Path(X)
+        found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
+        found = [p for p in found if p.suffix in (".npy", ".parquet")]
+        found.sort(key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
+    if len({p.suffix for p in found}) != 1 or len(found) != (n_files or len(found)):
+        wanted = f"{n_files} files, one for each of X" if n_files else "files of arrays (.npy) or frames (.parquet)"
+        raise ValueError(f"{name} must name {wanted}, got {len(found)} at {str(X)!r}.")
+    return found
 
 
 def _row_group(path, i, columns, y, sample_weight):

@@ -52,7 +52,7 @@ class ActiveLoop:
         self.propose, self.n_pool, self.batch_size = propose, int(n_pool), int(batch_size)
         self.path = None if path is None else Path(path)
         self.answers, self.pending, self.rounds = {}, [], []
-        if self.path is not None and self.path.is_file():
+        if self.path is not None and self.path.exists():
             self._load()
 
     @property
