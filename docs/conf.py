@@ -18,7 +18,7 @@ copyright = "2026, the handful developers"
 html_title = "handful"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "howto/README.md"]
 default_role = "py:obj"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -53,6 +53,7 @@ ACCESSIBLE = {  # what sphinx, its theme and pygments write, and what who cannot
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper': '<div tabindex="0" role="group" aria-label="Table" class="table-wrapper',
     '<div class="cell_output': '<div tabindex="0" role="group" aria-label="Output" class="cell_output',
+    "<p><img ": '<p tabindex="0" role="group" aria-label="Figure" class="figure"><img ',
     '<th class="head"><p></p></th>': "<td></td>",
     "<th></th>": "<td></td>",
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',

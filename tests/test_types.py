@@ -14,7 +14,7 @@ SCRIPT = """\
 from typing import Any
 
 import handful
-from handful import AnyEstimatorCoreset, BilevelCoreset, Logistic, suspects
+from handful import AnyEstimatorCoreset, BilevelCoreset, CoresetEstimator, Logistic, suspects
 from handful.streaming import ReservoirCoreset
 
 X: Any
@@ -25,6 +25,7 @@ reveal_type(selector.fit(X, y))
 reveal_type(selector.take(X, y))
 reveal_type(ReservoirCoreset(selector, size=100).rows())
 reveal_type(AnyEstimatorCoreset(estimator).fit(X, y))
+reveal_type(CoresetEstimator(selector, estimator).fit(X, y))
 reveal_type(handful.compare(selector, estimator, X, y))
 reveal_type(suspects(estimator, X, y))
 """
@@ -33,6 +34,7 @@ handful.bilevel.selector.BilevelCoreset
 list[Any]
 tuple[Any, Any, numpy.ndarray
 handful.bilevel.any_estimator.AnyEstimatorCoreset
+handful.estimator.CoresetEstimator
 handful.comparison.Comparison
 handful.attribution.Suspects
 """.splitlines()
