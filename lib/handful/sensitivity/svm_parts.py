@@ -83,7 +83,7 @@ def seeds(points, u, k, *, rng):
             break
         i = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
         distance = points.sq_dist(points.row(min(i, points.n - 1)))
-        label = np.where(distance < closest - floor, len(labels), label)  # ties are for the earlier one
+        label = np.where(distance < closest, len(labels), label)
         closest = np.minimum(closest, distance)
         labels.append(label)
     return labels
