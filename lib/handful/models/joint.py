@@ -68,11 +68,8 @@ class Joint(Problem):
     def parts(self):
         """As `Problem.parts`; ValueError as `check`."""
         self.check()
-        out = []
-        for problem, factor in ((self.problem_a, 1.0), (self.problem_b, self.trade_off)):
-            inner = problem.parts() if isinstance(problem, Problem) else [(problem, 1.0)]
-            out += [(p, f * factor) for p, f in inner]
-        return out
+        both = (self.problem_a, 1.0), (self.problem_b, self.trade_off)
+        return [(part, own * factor) for problem, factor in both for part, own in problem.parts()]
 
     def model(self, rows, rng, **options):
         """As `model_for`, for rows whose targets are not encoded."""
