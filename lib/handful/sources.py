@@ -75,7 +75,8 @@ def of_files(X, y, sample_weight, rows, columns):
         sides = [name for name in (y, sample_weight) if name is not None]
         for name in [*sides, *(columns or [])]:
             if not isinstance(name, str) or name not in like.columns:
-                raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {', '.join(map(str, like.columns))}.")
+                known = ", ".join(map(str, like.columns))
+                raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {known}.")
         like = like[columns or [name for name in like.columns if name not in sides]]
         groups = [(path, table.metadata, i) for path, table in tables for i in range(table.num_row_groups)]
         pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, _, i in groups]
