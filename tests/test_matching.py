@@ -10,14 +10,14 @@ from handful.checks import ConvergenceError
 from handful.matching import Poisson, judge, recombine
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for
-from handful.matching.pilot import Pilot, find_pilot, newton
+from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.verdict import pareto_k
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit, logsumexp
+from scipy.special import digamma, expit, logsumexp, polygamma
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 # recombine -----------------------------------------------------------------------------------------------------------
@@ -204,6 +204,45 @@ def test_the_rows_posterior_is_that_of_all_rows(name):
     assert len(matched.indices_) < len(X) / 8
     assert -1e-9 < kl < 1e-3
     assert 0.4 < matched.kl_ / kl < 2.5 or kl < 1e-7  # of several classes all equations that differ were matched
+
+
+def skewed_data():
+    """Rare columns among few zeros of the label: a coefficient may be as large as it likes, so far from Gaussian."""
+    rng = np.random.default_rng(0)
+    X = rng.exponential(size=(4000, 8)) * (rng.random((4000, 8)) < rng.uniform(0.005, 0.02, 8))
+    y = (rng.random(4000) < expit(2.5 + X.sum(1))).astype(int)
+    return (X - X.mean(0)) / X.std(0), y
+
+
+def test_draws_of_a_chain_are_those_of_its_density():
+    shape = np.array([0.5, 1.5, 8.0])  # of gamma distributions, whose logarithms are drawn: skewed to the left
+    pilot = Pilot([np.log(shape)], [np.diag(shape**-0.5)])
+    draws = pilot.chain(lambda theta: theta @ shape - np.exp(theta).sum(1), 4000, np.random.default_rng(0))
+    mean, variance = digamma(shape), polygamma(1, shape)
+    assert draws.shape == (4000, 3)
+    assert (np.abs(draws.mean(0) - mean) < 4 * np.sqrt(variance / CHAINS)).all()  # one draw of each chain, at least
+    assert (np.abs(draws.var(0) / variance - 1) < 0.5).all()
+    assert (np.abs(np.log(shape) - mean)[:2] > 4 * np.sqrt(variance / CHAINS)[:2]).all()  # which the mode is not
+
+
+def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(monkeypatch):
+    X, y = skewed_data()
+    _, once, weights = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_counts=True)
+    model, t = likelihood(Logistic(), y)
+    rows, every = Rows(model, X, t, np.ones(len(X))), Rows(model, X[once], t[once], weights.astype(float))
+    pilot, log_prior, _ = find_pilot(rows, 1.0, None)
+    theta = pilot.chain(lambda at: every.sums(at) + log_prior(at), 1000, np.random.default_rng(9))
+    kl, estimated = {0.0: [], 0.5: []}, {0.0: [], 0.5: []}
+    for share in kl:  # of the pilot's draws that have to count
+        monkeypatch.setattr("handful.matching.selector.GAUSSIAN", share)
+        for seed in range(3):
+            matched = MatchedCoreset(at="posterior", size=2 * 44 + 1, random_state=seed).fit(X, y)
+            few = rows.take(matched.indices_, matched.weights_)
+            kl[share].append((every.sums(theta) - few.sums(theta)).var() / 2)
+            estimated[share].append(matched.kl_)
+    assert 5 * max(kl[0.5]) < min(kl[0.0])
+    assert np.isnan(estimated[0.0]).any()
+    assert not np.isnan(estimated[0.5]).any()
 
 
 def test_least_squares_is_exact_for_every_scale_and_prior():

@@ -17,6 +17,7 @@ INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at n
 ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
 APART = 1.0  # two ends of a search are two modes if they are further apart than this, in deviations
 WIDTH = 0.02  # of differences, in deviations
+CHAINS, WARM_UP, APART_BY = 200, 500, 20  # chains beside one another; their steps before the draws, and between two
 
 
 class Pilot:
@@ -38,6 +39,31 @@ class Pilot:
         for k, root in enumerate(self.roots):
             z[which == k] = z[which == k] @ root.T
         return self.modes[which] * share + z * np.where(share < 1, 1.0, inflation)
+
+    @np.errstate(all="ignore")  # a long step may leave what floats can hold, and is refused
+    def chain(self, log_density, n, rng):
+        """Draws, shape (n, p), of the posterior that has `log_density`, a function of parameters (K, p).
+
+        Chains start at the modes; their proposals keep the Gaussian there (Cotter, Roberts, Stuart and White 2013,
+        *MCMC methods for functions*, eq. 4.9), so that only what differs from it is ever refused.
+        """
+        which, found = np.arange(CHAINS) % len(self.modes), []
+        z = np.zeros((CHAINS, self.modes.shape[1]))
+
+        def place(z):
+            theta = self.modes[which] + np.einsum("cij,cj->ci", self.roots[which], z)
+            return theta, log_density(theta) + 0.5 * (z**2).sum(1)
+
+        theta, value = place(z)
+        for step in range(1, WARM_UP + APART_BY * -(-n // CHAINS) + 1):
+            size = rng.uniform(0.1, 0.4, (CHAINS, 1))
+            new = np.sqrt(1 - size**2) * z + size * rng.standard_normal(z.shape)
+            there, higher = place(new)
+            goes = np.log(rng.random(CHAINS)) < higher - value
+            z[goes], theta[goes], value[goes] = new[goes], there[goes], higher[goes]
+            if step > WARM_UP and step % APART_BY == 0:
+                found.append(theta.copy())
+        return rng.permutation(np.vstack(found))[:n]
 
     def log_density(self, theta):
         """Log density of the mixture at parameters of shape (n, p), up to a constant."""

@@ -1,9 +1,11 @@
 """MatchedCoreset: rows whose weighted log-likelihoods are those of all rows where it counts."""
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks, is_blocks
@@ -26,10 +28,12 @@ from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.verdict import Check, judge, normalised
 from handful.models import Logistic
+from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
 from handful.types import Seed, Table, join_rows
 
 N_HELDOUT = 200  # draws that estimate the divergence
+GAUSSIAN = 0.5  # share of them that counts, below which the posterior is not the pilot's: draws of a chain instead
 LEAST_EFFECTIVE = 20  # of them, below which they say nothing
 PAYS = 1 / 3  # share of the rows that the equations may reach
 PER_BLOCK = 1 << 20  # entries of a block below which blocks are joined
@@ -47,7 +51,8 @@ class MatchedCoreset(Selector):
     - ``at="path"``: gradients at the optima of several penalties. Trained on the rows, the model is that of all rows at
       these penalties, to rounding, and nearly in between (`excess` bounds it); least squares at every penalty.
     - ``at="posterior"``: log-likelihoods at draws around the modes of the posterior, and for models of one linear
-      predictor their gradient and curvature at the mode. Sampling on the rows, with weights, samples the posterior of
+      predictor their gradient and curvature at the mode; where the posterior is far from a Gaussian, at draws that
+      short chains make on rows chosen so. Sampling on the rows, with weights, samples the posterior of
       all rows; `kl_` estimates how nearly, `check` says it of the draws.
     - an array of parameters, shape (K, p): log-likelihoods there, draws of a short chain for example.
 
@@ -110,13 +115,13 @@ class MatchedCoreset(Selector):
 
     def __init__(
         self,
-        problem: Any = None,
+        problem: LinearProblem | Callable[..., Any] | None = None,
         *,
-        at: Any = "path",
+        at: Literal["path", "posterior"] | ArrayLike = "path",
         size: int | None = None,
-        penalties: Any = None,
-        prior: Any = 1.0,
-        start: Any = None,
+        penalties: ArrayLike | None = None,
+        prior: ArrayLike | Callable[..., Any] = 1.0,
+        start: ArrayLike | None = None,
         tol: float = 1e-3,
         random_state: Seed = None,
     ) -> None:
@@ -256,25 +261,35 @@ class MatchedCoreset(Selector):
                 "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
                 "supported: sample on all rows."
             )
-        n_terms, held, most = p + len(pairs), pilot.draws(N_HELDOUT, rng), min(MOST, max(3, int(PAYS * n)))
+        n_terms, most = p + len(pairs), min(MOST, max(3, int(PAYS * n)))
         n_equations = self.size or min(2 * n_terms + 1, most)
         if n_equations < n_terms and 2 * n_terms < PURSUED:
             n_equations = 2 * n_terms + 1
-        full, offset = rows.sums(held), log_prior(held) - pilot.log_density(held)
+        held, few, enough = pilot.draws(N_HELDOUT, rng), None, (self.size or n_equations) > n_terms
+        full, drawn = rows.sums(held), pilot.log_density(held)
         while True:
-            expand = rows.model.n_outputs == 1 and n_terms + 2 < n_equations <= (self.size or n_equations)
+            expand = not few and rows.model.n_outputs == 1 and n_terms + 2 < n_equations <= (self.size or n_equations)
             n_draws = max(0, n_equations - 2 - n_terms * expand)
-            theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+            if few:  # the posterior is not the pilot's: draws of what the rows make of it
+                theta = pilot.chain(lambda at, few=few: few.sums(at) + log_prior(at), N_HELDOUT + n_draws, rng)
+                held, theta = theta[:N_HELDOUT], theta[N_HELDOUT:]
+                full, drawn = rows.sums(held), few.sums(held) + log_prior(held)
+            else:
+                theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
             if expand:
                 found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
             else:
                 found = self._match(rows, n_equations, "values_at", self.parameters_)
-            few = rows.take(*found).sums(held)
-            self.kl_ = heldout_kl(full - few, few + offset)
-            if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
-                break
-            n_equations = 2 * n_equations - 1
+            now = rows.take(*found)
+            log_density = now.sums(held) + log_prior(held)
+            self.kl_, n_effective = heldout_kl(full + log_prior(held) - log_density, log_density - drawn)
+            again = enough and not few and n_effective < GAUSSIAN * N_HELDOUT
+            few = now if few or again else None
+            if not again:
+                if self.size is not None or not self.kl_ > self.tol or 2 * n_equations > most:
+                    break
+                n_equations = 2 * n_equations - 1
         self._warn(n, n_terms, self.size or n_equations)
         return found
 
@@ -313,9 +328,10 @@ def _sides(block):
 
 
 def heldout_kl(delta, log_weights):
-    """Half the variance of delta under weights, NaN if less than LEAST_EFFECTIVE of the draws count."""
+    """Half the variance of delta under weights, NaN if less than LEAST_EFFECTIVE draws count, and how many count."""
     w, n_effective = normalised(log_weights)
-    return float(w @ (delta - w @ delta) ** 2 / 2) if n_effective >= LEAST_EFFECTIVE else float("nan")
+    kl = float(w @ (delta - w @ delta) ** 2 / 2) if n_effective >= LEAST_EFFECTIVE else float("nan")
+    return kl, n_effective
 
 
 def stacked(draws, name="draws"):
