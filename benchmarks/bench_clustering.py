@@ -54,10 +54,9 @@ def settled(X, n_clusters, threads, *, n_neighbors=5, warm_up=7):
     rng = np.random.default_rng(0)
     Y = padded(X - X.mean(axis=0))
     seeds, _ = afkmc2(Y, n_clusters, rng=rng)
-    prior = np.full(n_clusters, -np.log(n_clusters))
-    mixture = Mixture(Y[seeds], np.zeros(n_clusters), prior, random_neighbours(n_clusters, n_neighbors, rng))
+    mixture = Mixture(Y[seeds], 0.0, random_neighbours(n_clusters, n_neighbors, rng))
     K = random_sets(len(Y), n_clusters, n_neighbors, rng)
-    options = dict(n_random=0, shared=True, key=1, threads=threads, floor=1e-12)
+    options = dict(n_random=0, key=1, threads=threads, floor=1e-12)
     em = VariationalEM(Y, np.ones(len(Y)), X.shape[1], K, **options)
     em.run(mixture, tol=0.0, max_iter=warm_up)
     return em, mixture
