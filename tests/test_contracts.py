@@ -97,8 +97,9 @@ OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "M
 
 # Draw rows at random: with unequal sample weights their weights add up to the total on average only.
 ON_AVERAGE = ("StratifiedCoreset", "UniformCoreset")
-# Rows at the same distance from two centers: which one they go to depends on the last digit, that of sparse products.
-ROUGH = ("SVMCoreset",)
+# How much weights may differ where sums of sparse rows are rounded otherwise: rows of SVMCoreset at the same distance
+# from two centers go to the one or the other; optimised weights end where the loss falls by less than 1e-5 of itself.
+ROUGH = {"SVMCoreset": 0.3, "BilevelCoreset": 0.01}
 
 
 def of(*names):
@@ -244,8 +245,7 @@ def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator):
         if refusal:
             assert re.search("[Ss]parse", refusal)
         else:
-            tolerance = 0.3 if type(estimator).__name__ in ROUGH else 1e-6
-            assert_same(learned(found), expected, rtol=tolerance, atol=1e-9)
+            assert_same(learned(found), expected, rtol=ROUGH.get(type(estimator).__name__, 1e-6), atol=1e-9)
 
 
 @each
