@@ -17,7 +17,7 @@ INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at n
 ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
 APART = 1.0  # two ends of a search are two modes if they are further apart than this, in deviations
 WIDTH = 0.02  # of differences, in deviations
-CHAINS, WARM_UP, APART_BY = 200, 500, 20  # chains beside one another; their steps before the draws, and between two
+CHAINS, WARM_UP, APART_BY = 200, 1000, 30  # chains beside one another; their steps before the draws, and between two
 
 
 class Pilot:
