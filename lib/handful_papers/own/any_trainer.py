@@ -144,16 +144,6 @@ def scores(trainer, task, indices, weights):
     return dict(loss=loss, ap=ap, accuracy=100.0 * model.score(task.X_test, task.y_test))
 
 
-def full_rows(dataset, seed, *, trainers, targets, n, n_test):
-    """Every trainer on all rows."""
-    task, rows = prepare(dataset, seed, n=n, n_test=n_test), []
-    for trainer in trainers:
-        mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
-        everything = np.arange(len(mine.y))
-        rows.append(dict(trainer=trainer, method="full") | scores(trainer, mine, everything, np.ones(len(mine.y))))
-    return rows
-
-
 def other_trainers(problem):
     """A logistic regression joined by others that one may train: at a tenth and ten times the penalty, and one that
     penalises its intercept."""
