@@ -13,6 +13,7 @@ from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
+from handful.matching.selector import heldout_kl
 from handful.matching.verdict import pareto_k
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
@@ -243,6 +244,43 @@ def test_a_posterior_that_is_not_gaussian_is_matched_at_draws_of_the_rows_own(mo
     assert 5 * max(kl[0.5]) < min(kl[0.0])
     assert np.isnan(estimated[0.0]).any()
     assert not np.isnan(estimated[0.5]).any()
+
+
+def log_of_beta(theta, X, y):
+    """Log density of Beta(2, 2) on (0, theta): nothing is possible below the largest y."""
+    x = y / np.maximum(theta, 1e-300)
+    return np.log(6 * x * np.maximum(1 - x, 0) / theta)
+
+
+def test_where_a_bounded_support_ends_nothing_is_matched():
+    grid = np.linspace(0.97, 1.3, 20001)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for seed in range(4):
+            y = np.random.default_rng(seed).beta(2, 2, 200)
+            X = np.ones((200, 1))
+            full = log_of_beta(grid, X, y).sum(1)
+            matched = MatchedCoreset(log_of_beta, at="posterior", start=[1.5], random_state=seed).fit(X, y)
+            few = log_of_beta(grid, X, y[matched.indices_]) @ matched.weights_
+            density, other = (f - grid[:, 0] ** 2 / 2 for f in (full, few))
+            density, other = density - logsumexp(density), other - logsumexp(other)
+            here = np.isfinite(density)
+            kl = np.exp(density[here]) @ (density - other)[here]
+            assert matched.kl_ < 1e-3
+            assert kl < 4e-3
+            assert len(matched.indices_) < 20
+
+
+def test_what_only_the_few_rows_find_possible_counts_in_their_divergence():
+    rng = np.random.default_rng(0)
+    of_few = rng.normal(size=400)
+    delta = 0.1 * rng.normal(size=400)
+    of_all = np.where(np.arange(400) < 100, -np.inf, of_few + delta)  # a quarter of the draws
+    kl, n_effective = heldout_kl(of_all, of_few, of_few)
+    assert np.isclose(kl, delta[100:].var() / 2 - np.log(0.75))
+    assert np.isclose(n_effective, 400)
+    impossible = np.full(400, -np.inf)
+    assert np.isnan(heldout_kl(impossible, of_few, of_few)[0])
+    assert np.isnan(heldout_kl(impossible, impossible, of_few)[0])
 
 
 def test_least_squares_is_exact_for_every_scale_and_prior():

@@ -63,7 +63,8 @@ class MatchedCoreset(Selector):
     ----------
     problem : what will be trained or sampled: `Logistic` (binary or multinomial, the default), `LeastSquares`,
         `Poisson`; or a function of parameters (K, p), X (k, d) and y (k,), or of the first two where there is no y,
-        that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array
+        that gives log-likelihoods (K, k) in float64 as a numpy, torch or JAX array; -inf or NaN where the parameters
+        are impossible
     at : "path", "posterior" or an array, see above
     size : most rows; None takes what the equations need: for "posterior" two for each of its p (p + 3) / 2 first- and
         second-order terms (fewer where columns never occur together), doubled until `kl_` is at most `tol`. Fewer rows
@@ -276,14 +277,15 @@ class MatchedCoreset(Selector):
                 full, drawn = rows.sums(held), few.sums(held) + log_prior(held)
             else:
                 theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
+            if not rows.model.n_outputs:  # a function may have a bounded support
+                theta = theta[np.isfinite(rows.sums(theta))]
             self.parameters_ = np.vstack([pilot.modes[:1], theta])
             if expand:
                 found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
             else:
-                found = self._match(rows, n_equations, "values_at", self.parameters_)
+                found = self._match(rows, 1 + len(self.parameters_), "values_at", self.parameters_)
             now = rows.take(*found)
-            log_density = now.sums(held) + log_prior(held)
-            self.kl_, n_effective = heldout_kl(full + log_prior(held) - log_density, log_density - drawn)
+            self.kl_, n_effective = heldout_kl(full + log_prior(held), now.sums(held) + log_prior(held), drawn)
             again = enough and not few and n_effective < GAUSSIAN * N_HELDOUT
             few = now if few or again else None
             if not again:
@@ -327,11 +329,25 @@ def _sides(block):
     return block.y, block.weights
 
 
-def heldout_kl(delta, log_weights):
-    """Half the variance of delta under weights, NaN if less than LEAST_EFFECTIVE draws count, and how many count."""
-    w, n_effective = normalised(log_weights)
-    kl = float(w @ (delta - w @ delta) ** 2 / 2) if n_effective >= LEAST_EFFECTIVE else float("nan")
-    return kl, n_effective
+@np.errstate(invalid="ignore")
+def heldout_kl(of_all, of_few, drawn):
+    """Divergence of the few rows' posterior, NaN if less than LEAST_EFFECTIVE draws count, and how many count.
+
+    Half the variance of the difference under the few rows' posterior, and what the few rows find possible but all do
+    not: the log of the share that is left.
+
+    Parameters
+    ----------
+    of_all, of_few, drawn : log densities at the draws: of the posteriors, not finite outside a bounded support, and of
+        what the draws were made from
+    """
+    delta, (w, n_effective) = of_all - of_few, normalised(np.fmax(of_few - drawn, -np.inf))
+    inside = np.isfinite(delta)
+    share = w[inside].sum() / w.sum()
+    if n_effective < LEAST_EFFECTIVE or not share > 0:
+        return float("nan"), n_effective
+    delta, w = delta[inside], w[inside] / share
+    return float(w @ (delta - w @ delta) ** 2 / 2 - np.log(share)), n_effective
 
 
 def stacked(draws, name="draws"):
