@@ -6,7 +6,7 @@ from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.bilevel import Forward, Joint
 from handful.matching import Poisson
 from handful.models.glm import GLM
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
 WEIGHTINGS = ["binary", "optimised", "corrective"]
 RULES = ["linear", "quadratic"]
@@ -185,3 +185,18 @@ def test_a_bad_option_is_named(options, message):
     X, y = two_classes()
     with pytest.raises(ValueError, match=message):
         BilevelCoreset(**{"size": 10} | options).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_optimised_weights_of_fewer_rows_than_columns_lose_no_more_than_equal_ones(seed):
+    rng, n, d = np.random.default_rng(seed), 2000, 60
+    X = (rng.random((n, d)) < rng.uniform(0.01, 0.2, d)).astype(float)  # rare columns, nearly interpolated by few rows
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = (X @ rng.normal(size=d) + 5 * rng.normal(size=n) > 12).astype(float)
+    losses = {}
+    for weighting in ("optimised", "binary"):
+        coreset = BilevelCoreset(LeastSquares(1e-4), size=40, weighting=weighting, random_state=0).fit(X, y)
+        few, y_few, weights = coreset.take(X, y)
+        model = Ridge(alpha=1e-4 * n).fit(few, y_few, sample_weight=weights)
+        losses[weighting] = ((model.predict(X) - y) ** 2).mean() / y.var()
+    assert losses["optimised"] < 1.01 * losses["binary"] < 1

@@ -13,6 +13,7 @@ START = {"linear": 10, "quadratic": 2}  # the first is the paper's
 # at the same loss as after every single point, at a third of the cost.
 GROWTH = {"binary": np.inf, "optimised": 1.2, "corrective": 1.0}
 STEPS_ON_THE_WAY = 3
+RISE = 1e-3  # share by which the outer loss may end above the least on the way
 REFILLS = 4  # times that points whose optimal weight is zero make room for others
 
 
@@ -56,8 +57,30 @@ class Forward(Strategy):
         return dict(total=size, initial=n_start, unit="point")
 
     def run(self, model, size, *, rule, weighting, labels, bar):
-        """As `Strategy.run`."""
-        batch_size, weights = self.batch_size or 1, None
+        """As `Strategy.run`.
+
+        Optimised weights can lead astray where points are fewer than features and nearly interpolated: the outer loss
+        is then larger in the end than it was on the way. In that case points are chosen anew for equal weights, these
+        are optimised at the end, and the better one of the two sets is taken.
+        """
+        start = list(model.indices)
+        weights, least = self._grow(model, size, rule, weighting, bar)
+        if weighting != "optimised" or (loss := model.outer_loss()) <= least * (1 + RISE):
+            return weights
+        found = list(model.indices)
+        _hold(model, start)
+        bar.reset()
+        self._grow(model, size, rule, "binary", bar)
+        others = optimise_weights(model)
+        if model.outer_loss() < loss:
+            return others
+        _hold(model, found)
+        model.fit(weights)
+        return weights
+
+    def _grow(self, model, size, rule, weighting, bar):
+        # The weights of `size` points, None for equal ones, and the least outer loss that weights had on the way.
+        batch_size, weights, least = self.batch_size or 1, None, np.inf
         for refill in range(REFILLS + 1):
             optimised = len(model) if refill else 1  # the size at which the weights were last optimised
             while len(model) < size:
@@ -65,21 +88,28 @@ class Forward(Strategy):
                 weights = _with_newcomers(weights, len(model))
                 if len(model) >= GROWTH[weighting] * optimised:
                     weights, optimised = optimise_weights(model, weights, max_iter=STEPS_ON_THE_WAY), len(model)
+                    least = min(least, model.outer_loss())
                 else:
                     model.fit(weights)
                 best = best_rows(model, count, rule, batch_size, weighting != "binary")
                 model.add(best)
                 bar.update(len(best))
             if weighting == "binary":
-                return None
+                return None, least
             weights = optimise_weights(model, _with_newcomers(weights, len(model)))
             alive = weights > 0
             n_dead = np.count_nonzero(~alive)
             if n_dead == 0 or refill == REFILLS or not _worth_refilling(model, n_dead, rule):
-                return weights
+                return weights, least
             model.keep(alive)
             weights = weights[alive]
             bar.update(-n_dead)
+
+
+def _hold(model, rows):
+    # Makes these the chosen rows, in this order.
+    model.keep(np.zeros(len(model), dtype=bool))
+    model.add(rows)
 
 
 def _worth_refilling(model, n_dead, rule):
