@@ -11,7 +11,15 @@ sys.path.insert(0, str(HERE))
 
 import handful  # noqa: E402
 from latex2mathml.converter import convert  # noqa: E402
-from pages import fetched, for_the_site, link_names, numpydoc_to_fields, write_pages  # noqa: E402 (lies beside this file)
+from pages import (  # noqa: E402 (lies beside this file)
+    FIGURE,
+    fetched,
+    for_the_site,
+    link_names,
+    numpydoc_to_fields,
+    pictures,
+    write_pages,
+)
 
 project, author, release = "handful", "the handful developers", handful.__version__
 copyright = "2026, the handful developers"
@@ -53,7 +61,7 @@ ACCESSIBLE = {  # what sphinx, its theme and pygments write, and what who cannot
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper': '<div tabindex="0" role="group" aria-label="Table" class="table-wrapper',
     '<div class="cell_output': '<div tabindex="0" role="group" aria-label="Output" class="cell_output',
-    "<p><img ": '<p tabindex="0" role="group" aria-label="Figure" class="figure"><img ',
+    "<p><img ": f"{FIGURE}<img ",
     '<th class="head"><p></p></th>': "<td></td>",
     "<th></th>": "<td></td>",
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
@@ -73,6 +81,7 @@ def _make_accessible(app, error):
             if needed in new:
                 unknown.discard(written)
         new = re.sub(r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new)  # pandas'
+        new = pictures(path, new)
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import handful
 from handful_papers import site
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = "Parameters|Attributes|Returns|Yields|Raises|Notes|Examples|References|Warns|See Also"
@@ -28,6 +29,7 @@ _WRITTEN_FROM = {
     r"lib/handful_papers/(claims)\.py": "reproduction/disagreements.md",
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
+FIGURE = '<p tabindex="0" role="group" aria-label="Figure" class="figure">'
 COMPLEXITY = """\
 The pages of the methods state costs in rows, features, points and clusters. These tables measure them: each comes
 out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
@@ -186,6 +188,25 @@ def _entry(head, *rest, bare):
         return "    " + "\n    ".join([head, *body]) + "\n\n"
     term = ", ".join(f"``{part.strip()}``" for part in name.split(", "))
     return f"    {term}\n        " + "\n        ".join(line for line in body if line) + "\n\n"
+
+
+def pictures(page, text):
+    """A built page's HTML in which a picture as wide as a page of print is `wide`, and a cell's has a frame, too.
+
+    Shrunk to a telephone, a wide picture has letters five pixels high, and a narrow one still has letters of nine. The
+    picture of a cell, whose words are its path, is said to be that.
+    """
+
+    def told(found):
+        alt, source = found.groups()
+        with Image.open(page.parent / source) as picture:
+            inches = picture.width / picture.info.get("dpi", (150,))[0]  # cells' pictures hold no scale: they have 150
+        wide = 'class="wide" ' if inches > 6 else ""
+        if alt != source:
+            return f'<img {wide}alt="{alt}" src="{source}" />'
+        return f'{FIGURE}<img {wide}alt="What the cell above draws" src="{source}" /></p>'
+
+    return re.sub(r'<img alt="([^"]*)" src="([^":]+\.png)" />', told, text)
 
 
 def fetched(site):

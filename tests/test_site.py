@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from cells import run_cells
+from PIL import Image
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = [path for folder in ("", "docs", "data", "notebooks") for path in sorted((DOCS.parent / folder).glob("*.md"))]
@@ -139,6 +140,18 @@ def _formulas(text):
     blocks = r"```\{math\}\n(.*?)```|\$\$(.*?)\$\$"
     found = ["".join(m) for m in re.findall(blocks, text, re.DOTALL)]
     return found + re.findall(r"(?<!\\)\$([^$\s][^$]*?)\$", re.sub(blocks, "", text, flags=re.DOTALL))
+
+
+def test_pictures_of_a_pages_width_are_told_apart_and_those_of_cells_have_a_frame_and_words(pages, tmp_path):
+    drawn = {"page": (1380, 200), "half": (670, 200), "lead": (1100, 200), "cell": (1035, None), "small": (519, None)}
+    for name, (width, dpi) in drawn.items():
+        Image.new("1", (width, 1)).save(tmp_path / f"{name}.png", dpi=dpi and (dpi, dpi))
+    tag = '<img alt="{}" src="{}.png" />'.format
+    html = pages.pictures(tmp_path / "a.html", "".join(tag("The loss", name) for name in drawn))
+    assert re.findall(r'<img class="wide" alt="The loss" src="(\w+)', html) == ["page", "cell"]
+    assert "img.wide" in (DOCS / "_static" / "site.css").read_text(encoding="utf-8")
+    html = pages.pictures(tmp_path / "a.html", tag("half.png", "half"))
+    assert html == f"{pages.FIGURE}{tag('What the cell above draws', 'half')}</p>"
 
 
 @pytest.mark.timeout(1200)
