@@ -120,6 +120,15 @@ def test_links_between_files_lead_somewhere_before_anything_is_built_and_on_the_
         assert [path for path in seen if path not in written and not path.exists()] == []
 
 
+def test_what_pages_include_of_the_readme_begins_and_ends_at_marks_that_it_has():
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in PAGES if path.suffix == ".md"]
+    marks = [mark for text in sources for mark in re.findall(r"^:(?:start-after|end-before): (.*)", text, re.MULTILINE)]
+    assert len(marks) >= 6
+    assert [mark for mark in marks if mark.startswith("#")] == [], "without quotes a heading is a comment, and no mark"
+    assert [mark for mark in marks if mark.strip('"') not in readme] == []
+
+
 def _links(text):
     return [a or b for a, b in re.findall(r"\]\((?![a-z]+:|#)([^)#\s\\]+)|<img src=\"([^\"]+)", text)]
 
