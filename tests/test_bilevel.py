@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.bilevel import Forward, Joint
+from handful.checks import ConvergenceError
 from handful.matching import Poisson
 from handful.models.glm import GLM
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -135,6 +136,23 @@ def test_data_far_from_the_origin(dtype):
     near = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0).fit(X, y)
     losses = [refit_loss(X, y, coreset, 0.01) for coreset in (fit, near)]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
+    X, y = two_classes(n=1000)
+    selector = BilevelCoreset(Logistic(0.01), size=60, weighting="optimised", random_state=0)
+    first, grow = selector.fit(X, y).coreset_, Forward._grow
+
+    def fails(self, model, size, rule, weighting, bar):
+        found = grow(self, model, size, rule, weighting, bar)
+        if weighting == "binary":
+            raise ConvergenceError("of equal weights")
+        return found
+
+    monkeypatch.setattr(Forward, "_grow", fails)
+    monkeypatch.setattr("handful.bilevel.forward.RISE", -10.0)  # a second choice is made whatever the first one is
+    assert selector.fit(X, y).indices_.tolist() == first.indices.tolist()
+    assert selector.weights_ == pytest.approx(first.weights)
 
 
 # Interruption, progress, options -------------------------------------------------------------------------------------

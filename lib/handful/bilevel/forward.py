@@ -1,12 +1,13 @@
 """Forward selection: grow the coreset by the rows that promise most (Algorithm 1, Section 3.5.1)."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 
 from handful.bilevel.strategy import Strategy, best_rows, random_start
 from handful.bilevel.weights import optimise_weights
-from handful.checks import integer, one_of, or_none
+from handful.checks import ConvergenceError, integer, one_of, or_none
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
 # Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
@@ -70,12 +71,12 @@ class Forward(Strategy):
         found = list(model.indices)
         _hold(model, start)
         bar.reset()
-        self._grow(model, size, rule, "binary", bar)
-        others = optimise_weights(model)
-        if model.outer_loss() < loss:
-            return others
+        with suppress(ConvergenceError):  # data that equal weights do not bear keep the first set
+            self._grow(model, size, rule, "binary", bar)
+            others = optimise_weights(model)
+            if model.outer_loss() < loss:
+                return others
         _hold(model, found)
-        model.fit(weights)
         return weights
 
     def _grow(self, model, size, rule, weighting, bar):

@@ -100,8 +100,11 @@ class GLM(Model):
             self.penalty[0] *= 1e-14  # positive where every mean is 0 or 1 to rounding
 
     def keep(self, alive):
-        """As `Model.keep`; a span of many more rows than there are is built anew."""
+        """As `Model.keep`; a span of many more rows than there are is built anew, and without rows all begins anew."""
         super().keep(alive)
+        if not self.indices:
+            self._clear()
+            return
         self.A = self.A[np.asarray(alive, dtype=bool)]
         self._sampled = 0
         if isinstance(self.span, Span) and self.span.rank > 2 * len(self) + 16:
