@@ -11,6 +11,7 @@ import numpy as np
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, Joint, Logistic, ProxyCoreset
 from handful.bilevel.trials import class_weights, held_out_loss
+from handful.checks import MAX_SEED
 from handful.data import load, standardise
 from handful.proxies import NTK, RBF, Nystrom, TreeLeaves
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -34,6 +35,8 @@ TRAINERS = {
 }
 CHOICE = "for_estimator"
 BASELINES = ("uniform", "stratified", "balanced", "kmeans++")  # what the choice is measured by
+CONTROLS = ["best of draws", "more uniform rows", "full"]  # what as many trainings buy without a choice
+N_HELD_OUT = 4000  # rows that judge draws, at most, and at most a third of all: defaults of `AnyEstimatorCoreset`
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,13 @@ def baseline(method, task, size, seed, *, regresses=False):
     return few.indices_, weights, time.perf_counter() - start
 
 
+def trained(trainer, task, indices, weights):
+    """A trainer fitted to some rows, with weights where it takes them."""
+    model = TRAINERS[trainer][1]()
+    given = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
+    return model.fit(task.X[indices], task.y[indices], **given)
+
+
 def scores(trainer, task, indices, weights):
     """What a trainer on some rows is worth on the test rows.
 
@@ -133,15 +143,69 @@ def scores(trainer, task, indices, weights):
     dict with loss (log-loss in nats, of ridge regression the mean squared error over the targets' variance), ap
     (average precision of class 1, percent) and accuracy (percent), NaN for ridge regression
     """
-    model = TRAINERS[trainer][1]()
-    given = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
-    model.fit(task.X[indices], task.y[indices], **given)
+    model = trained(trainer, task, indices, weights)
     loss = held_out_loss(model, task.X_test, task.y_test)
     if trainer == "ridge":
         return dict(loss=loss / float(task.y_test.var()), ap=np.nan, accuracy=np.nan)
     shares = model.predict_proba(task.X_test)[:, 1]
     ap = 100.0 * average_precision_score(task.y_test, shares)
     return dict(loss=loss, ap=ap, accuracy=100.0 * model.score(task.X_test, task.y_test))
+
+
+def control_rows(dataset, size, seed, *, n_trainings, trainers, targets, n, n_test):
+    """Every trainer on the best of as many draws, on uniform rows for as many seconds, and on all rows.
+
+    Parameters
+    ----------
+    dataset, seed, n, n_test : as in `prepare`
+    size : int, points m
+    n_trainings : int, draws that are tried; `AnyEstimatorCoreset` trains about 65 times by default
+    trainers, targets : as in `size_rows`
+
+    Returns
+    -------
+    list of dict with trainer, method (of `CONTROLS`), rows (that it is trained on), seconds and the columns of `scores`
+    """
+    rows = []
+    task = prepare(dataset, seed, n=n, n_test=n_test)
+    for trainer in trainers:
+        mine = regression(task, targets.get(dataset)) if trainer == "ridge" else task
+        n_rows = len(mine.y)
+        (indices, weights), seconds, one = best_draw(trainer, mine, size, seed, n_trainings)
+        found = [("best of draws", indices, weights, seconds)]
+        start = time.perf_counter()
+        trained(trainer, mine, np.arange(n_rows), np.ones(n_rows))
+        whole = time.perf_counter() - start
+        more = n_rows if whole <= seconds else int(size + (seconds - one) / (whole - one) * (n_rows - size))
+        drawn = np.random.default_rng(seed).choice(n_rows, more, replace=False)
+        found += [("more uniform rows", drawn, np.full(more, n_rows / more), min(whole, seconds))]
+        found += [("full", np.arange(n_rows), np.ones(n_rows), whole)]
+        rows += [
+            dict(trainer=trainer, method=method, rows=len(at), seconds=took) | scores(trainer, mine, at, given)
+            for method, at, given, took in found
+        ]
+    return rows
+
+
+def best_draw(trainer, task, size, seed, n_draws):
+    """The best of `n_draws` draws, stratified where there are classes, by the loss on rows held out.
+
+    Returns
+    -------
+    (indices, weights) of the draw; the seconds of all trainings, and of one
+    """
+    start, rng = time.perf_counter(), np.random.default_rng(seed)
+    order, regresses = rng.permutation(len(task.y)), trainer == "ridge"
+    n_held = min(N_HELD_OUT, len(order) // 3)
+    held, rest = order[:n_held], order[n_held:]
+    pool, least = type(task)(task.X[rest], task.y[rest], None, None), np.inf
+    for draw_seed in rng.integers(MAX_SEED, size=n_draws).tolist():
+        indices, weights, _ = baseline("stratified", pool, size, draw_seed, regresses=regresses)
+        loss = held_out_loss(trained(trainer, pool, indices, weights), task.X[held], task.y[held])
+        if loss < least:
+            best, least = (rest[indices], weights * (len(order) / len(rest))), loss
+    seconds = time.perf_counter() - start
+    return best, seconds, seconds / n_draws
 
 
 def other_trainers(problem):
