@@ -1,4 +1,4 @@
-"""Against what one would pick instead: scikit-learn, faiss, imbalanced-learn, apricot, goodpoints, coreax, skmatter.
+"""Against what one would pick instead: scikit-learn, faiss, imblearn, apricot, goodpoints, coreax, skmatter, river.
 
 Each pair takes turns in one thread. A row of seconds is the median of ours over theirs turn by turn, with the least and
 the greatest of these ratios; a row of quality is ours over theirs in what both are for, smaller is better, medians over
@@ -26,6 +26,7 @@ from handful import (
     UniformCoreset,
 )
 from handful.clustering import Medoids
+from handful.clustering import MiniBatchKMeans as handful_minibatch
 from handful.clustering.distances import quantization_error
 from handful.data import load
 from handful.svm import svm_objective
@@ -222,7 +223,7 @@ def classes(peers, m=200):
 
 
 def machines(peers):
-    """The same linear SVM, C = 1: its objective."""
+    """The same linear SVM, C = 1, ours to the gap at which liblinear stops on text: its objective."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 20))
     y = np.where(X @ rng.normal(size=20) + 2 * rng.logistic(size=len(X)) > 0, 1, -1)
@@ -233,7 +234,7 @@ def machines(peers):
             return svm_objective(rows, targets, np.append(model.coef_[0], model.intercept_))
 
         def ours(seed, rows=rows, targets=targets):
-            return LinearSVM().fit(rows, targets)
+            return LinearSVM(tol=1e-6).fit(rows, targets)
 
         def theirs(seed, rows=rows, targets=targets):
             return LinearSVC(loss="hinge", max_iter=5000, random_state=seed).fit(rows, targets)
@@ -245,16 +246,46 @@ def machines(peers):
             objective,
             module="sklearn",
             measure="objective",
-            turns=2,
         )
+
+
+def streams(peers, n=50_000, d=16, k=100, chunk=1000, few=5000):
+    """Clusters of a stream: chunk by chunk against scikit-learn, and row by row against river, both from rows of it."""
+    X = clusters(n, d, k, np.random.default_rng(4)).astype(np.float64)
+    start = X[np.random.default_rng(5).choice(n, k, replace=False)]
+
+    def error(centers):
+        return quantization_error(X, centers)
+
+    def fed(model, size, rows=n):
+        model.partial_fit(X[:k])
+        for low in range(k, rows, size):
+            model.partial_fit(X[low : low + size])
+        return model.cluster_centers_
+
+    def theirs(seed):
+        return fed(MiniBatchKMeans(k, init=start, n_init=1, random_state=seed), chunk)
+
+    def rivers(seed):
+        model = import_module("river.cluster").KMeans(n_clusters=k, halflife=0.5, seed=seed)
+        for row in X[:few]:
+            model.learn_one(dict(enumerate(row)))
+        return np.array([[model.centers[j][i] for i in range(d)] for j in range(k)])
+
+    options = dict(measure="k-means error")
+    ours = "partial_fit", lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), chunk)
+    case = f"{n:,} x {d} in chunks of {chunk:,}, {k} clusters"
+    peers.pair(case, ours, ("MiniBatchKMeans.partial_fit", theirs), error, module="sklearn", **options)
+    ours = "partial_fit", lambda seed: fed(handful_minibatch(k, init=start, random_state=seed), 1, few)
+    peers.pair(f"{few:,} rows one by one", ours, ("river KMeans.learn_one", rivers), error, module="river", **options)
 
 
 def main():
     bench = Bench("peers", "Against what one would pick instead")
     peers = Peers(bench)
-    for part in (clustering, representatives, thinning, classes, machines):
+    for part in (clustering, representatives, thinning, classes, machines, streams):
         part(peers)
-    names = ("sklearn", "faiss", "imblearn", "apricot", "goodpoints", "coreax", "skmatter")
+    names = ("sklearn", "faiss", "imblearn", "apricot", "goodpoints", "coreax", "skmatter", "river")
     versions = {name: _version(name) for name in names}
     if peers.missing:
         bench.title += f" (not installed, and left out: {', '.join(sorted(peers.missing))})"

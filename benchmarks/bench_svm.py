@@ -112,21 +112,22 @@ def wide(bench):
     for d, bar in ((1500, 3), (20_000, 5)):
         X, y = documents(16_000, d, rng=np.random.default_rng(0))
         case = f"text, 16,000 x {d:,}"
+        exact, theirs = LinearSVM().fit(X, y), LinearSVC(loss="hinge", random_state=0).fit(X, y)
+        gap = svm_objective(X, y, np.append(theirs.coef_[0], theirs.intercept_)) / exact.objective_ - 1
         bench.time(
             case,
             {
+                "LinearSVM, gap of LinearSVC": lambda X=X, y=y, gap=gap: LinearSVM(tol=gap).fit(X, y),
                 "LinearSVM, gap 1e-6": lambda X=X, y=y: LinearSVM(tol=1e-6).fit(X, y),
                 "LinearSVM, gap 1e-8": lambda X=X, y=y: LinearSVM().fit(X, y),
                 "SVMCoreset": lambda X=X, y=y: SVMCoreset(1000, random_state=0).fit(X, y),
             },
             ('LinearSVC(loss="hinge")', lambda X=X, y=y: LinearSVC(loss="hinge", random_state=0).fit(X, y)),
-            bars={"LinearSVM, gap 1e-6": bar, "SVMCoreset": bar},
+            bars={"LinearSVM, gap of LinearSVC": 1.3, "LinearSVM, gap 1e-6": bar, "SVMCoreset": bar},
             clock=time.process_time,
         )
-        ours, theirs = LinearSVM(tol=1e-6).fit(X, y), LinearSVC(loss="hinge", random_state=0).fit(X, y)
-        cost = svm_objective(X, y, np.append(theirs.coef_[0], theirs.intercept_))
-        bench.value(case, "LinearSVC's objective over ours", cost / ours.objective_ - 1, unit="relative")
-        bench.value(case, "LinearSVM's certified gap", ours.gap_, unit="of the objective", bar=1e-6)
+        bench.value(case, "LinearSVC's objective over ours", gap, unit="relative")
+        bench.value(case, "LinearSVM's certified gap", LinearSVM(tol=1e-6).fit(X, y).gap_, bar=1e-6)
 
 
 def trees(bench, problem, n=20_000, size=200, leaf_size=1000, n_seeds=20):

@@ -5,6 +5,7 @@ import time
 import numpy as np
 from _harness import Bench
 from handful import AnyEstimatorCoreset, StratifiedCoreset, UniformCoreset
+from handful.proxies import TreeLeaves
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import average_precision_score
@@ -28,9 +29,32 @@ def main():
             clock=time.process_time,
             repeats=1 if isinstance(estimator, RandomForestClassifier) else 3,  # a forest on all rows takes a minute
         )
+    leaves(bench)
+    two_cores(bench, X, y)
     heavy_noise(bench)
     rare_class(bench)
     bench.write(n_rows=ROWS, n_features=FEATURES, size=SIZE, seeds=list(SEEDS))
+
+
+def leaves(bench, n=100_000, d=20):
+    """The proxy of tree models, fitted to a large table."""
+    X = np.random.default_rng(0).normal(size=(n, d))
+    start = time.process_time()
+    TreeLeaves(random_state=0).fit_transform(X)
+    bench.value(f"{n:,} x {d}", "TreeLeaves.fit_transform", time.process_time() - start, unit="s of a core", bar=2.3)
+
+
+def two_cores(bench, X, y, rows=10_000):
+    """The trials of a choice in two processes, by the clock: the workers are there already."""
+    seconds = {}
+    for n_jobs in (2, 1):
+        few = AnyEstimatorCoreset(RandomForestClassifier(random_state=0), size=SIZE, n_jobs=n_jobs, random_state=0)
+        few.fit(X[:2000], y[:2000])
+        start = time.perf_counter()
+        few.fit(X[:rows], y[:rows])
+        seconds[n_jobs] = time.perf_counter() - start
+    faster = seconds[1] / seconds[2]
+    bench.value(f"{rows:,} x {FEATURES}, a forest", "n_jobs=2", faster, unit="x one, wall", bar=1.7, direction=">=")
 
 
 def heavy_noise(bench):

@@ -47,7 +47,8 @@ class GLM(Model):
     def __init__(self, problem, data, rng, ihvp=None, tol=1e-6):
         super().__init__(problem, data, ihvp)
         d, K = data.X.shape[1], data.y.shape[1]
-        self.X, self.Y, self.tol, self.l2 = data.X, data.y, tol, float(problem.l2)
+        self.X, self.tol, self.l2 = data.X, tol, float(problem.l2)
+        self.Y = np.asfortranarray(data.y)  # one output after the other in memory, as logits and residuals then are
         self.link, self.intercept = problem.link(K), float(problem.fit_intercept)
         self.narrow = K == 1 and d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
@@ -259,12 +260,12 @@ class GLM(Model):
         self.Z = np.empty_like(self.Y)
         self.residuals = np.empty_like(self.Y)
 
-        def gradient(at):  # of several outputs, one after the other in memory
+        def gradient(at):
             Z, R = self.Z[at], self.residuals[at]
             np.add((theta[1:].T @ X[at].T).T, theta[0], out=Z)
             np.subtract(self.link.mean(Z), self.Y[at], out=R)
             R = self.share[at] * R
-            return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], X[at].T @ R])
+            return np.concatenate([R.sum(axis=0, dtype=np.float64)[None], (R.T @ X[at]).T])  # faster than X.T @ R
 
         G = sum(self._blocks(gradient))
         G[0] *= self.intercept

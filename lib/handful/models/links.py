@@ -108,9 +108,9 @@ class SoftmaxLink(Link):
 
 def _exponentials(Z):
     # exp(Z - top) and top = max Z of every row, class by class in memory: sums along short rows take longer
-    E = np.array(Z.T, order="C")
-    top = E.max(axis=0)
-    E -= top
+    Z = np.ascontiguousarray(Z.T)
+    top = Z.max(axis=0)
+    E = Z - top
     return np.exp(E, out=E), top
 
 
