@@ -19,6 +19,8 @@ def main():
     bench = Bench("trainer", "Points for boosting and forests")
     X, y = make_classification(ROWS, FEATURES, n_informative=20, n_clusters_per_class=4, flip_y=0.05, random_state=0)
     X = X.astype(np.float32)
+    leaves(bench)
+    two_cores(bench, X, y)
     for estimator in (HistGradientBoostingClassifier(random_state=0), RandomForestClassifier(random_state=0)):
         few = AnyEstimatorCoreset(estimator, size=SIZE, random_state=0)
         bench.time(
@@ -29,8 +31,6 @@ def main():
             clock=time.process_time,
             repeats=1 if isinstance(estimator, RandomForestClassifier) else 3,  # a forest on all rows takes a minute
         )
-    leaves(bench)
-    two_cores(bench, X, y)
     heavy_noise(bench)
     rare_class(bench)
     bench.write(n_rows=ROWS, n_features=FEATURES, size=SIZE, seeds=list(SEEDS))

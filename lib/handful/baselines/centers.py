@@ -1,5 +1,6 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -85,22 +86,32 @@ def plain_seeds(X, weights, n, random_state):
     random_state : int
     """
     random = np.random.RandomState(random_state)
+    chosen = [i for i, _ in islice(seeds_one_by_one(X, weights, random.random_sample), n)]
+    if len(chosen) < n:  # all distinct rows are chosen: any further row will do
+        rest = np.setdiff1d(np.arange(X.shape[0]), chosen)
+        return np.append(chosen, random.choice(rest, n - len(chosen), replace=False))
+    return np.array(chosen)
+
+
+def seeds_one_by_one(X, weights, uniform):
+    """Yield (row, squared distances of all rows to it) for each seed of k-means++, while distinct rows are left.
+
+    Parameters
+    ----------
+    X, weights : as in `plain_seeds`
+    uniform : function without arguments; a random number in [0, 1) at each call
+    """
     sq_norms = row_norms(X, squared=True)
     rounding = 4 * np.finfo(np.float64).eps * sq_norms
     X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
-    chosen, closest = [int(random.choice(X.shape[0], p=weights / weights.sum()))], np.full(X.shape[0], np.inf)
-    while True:
-        i = chosen[-1]
+    closest, edges = np.full(X.shape[0], np.inf), np.cumsum(weights)
+    while edges[-1] > 0:
+        i = min(int(np.searchsorted(edges, uniform() * edges[-1], side="right")), X.shape[0] - 1)
         found = sq_norms - 2 * (X @ (X[[i]].toarray()[0] if sparse.issparse(X) else X[i])) + sq_norms[i]
         found[found <= rounding + rounding[i]] = 0.0
+        yield i, found
         np.minimum(closest, found, out=closest)
-        if len(chosen) == n:
-            return np.array(chosen)
         edges = np.cumsum(weights * closest)
-        if not edges[-1] > 0:  # all distinct rows are chosen: any further row will do
-            rest = np.setdiff1d(np.arange(X.shape[0]), chosen)
-            return np.append(chosen, random.choice(rest, n - len(chosen), replace=False))
-        chosen.append(int(np.searchsorted(edges, random.uniform() * edges[-1])))
 
 
 class KCenter(_Centers):

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 
+from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, integer
 from handful.coreset import Selector
 from handful.linalg import centred
@@ -25,17 +26,9 @@ def rough_centers(X, weights, n_components, *, rng):
     label : int array, shape (n,), the centre of each row, numbered without gaps
     sq_dist : shape (n,), squared distance to it
     """
-    from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
-
     best = None
     for _ in range(N_STARTS):
-        centers, _ = kmeans_plusplus(
-            X,
-            min(n_components, len(X)),
-            sample_weight=weights,
-            random_state=int(rng.integers(MAX_SEED)),
-            n_local_trials=1,
-        )
+        centers = X[plain_seeds(X, weights, min(n_components, len(X)), int(rng.integers(MAX_SEED)))]
         label, sq_dist = pairwise_distances_argmin_min(X, centers, metric="sqeuclidean")
         cost = weights @ sq_dist
         if best is None or cost < best[0]:

@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
+from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, integer, number, signed_labels
 from handful.coreset import Selector
 from handful.svm.interior_point import with_ones
@@ -32,13 +33,9 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     -------
     shape (n,), each between 1 and U / u_n: times u_n it bounds the point's largest share of the total loss
     """
-    from sklearn.cluster import kmeans_plusplus  # here, as importing it takes a while
-
     n = Z.shape[0]
-    _, centers = kmeans_plusplus(
-        Z, min(n_clusters, n), sample_weight=weights, random_state=int(rng.integers(MAX_SEED)), n_local_trials=1
-    )
-    _, label = np.unique(pairwise_distances_argmin(Z, Z[np.unique(centers)]), return_inverse=True)
+    centers = Z[plain_seeds(Z, weights, min(n_clusters, n), int(rng.integers(MAX_SEED)))]
+    _, label = np.unique(pairwise_distances_argmin(Z, centers), return_inverse=True)
     mass = np.bincount(label, weights=weights)
     members = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n))
     sums = members @ Z

@@ -6,10 +6,13 @@ the farther from the mean the more. The distance is relative to the covariance o
 the features moves it; above `FULL` features it is relative to their variances, in O(nnz + n + d) memory.
 """
 
+from itertools import islice
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
+from handful.baselines.centers import seeds_one_by_one
 from handful.linalg import cell_means, nearest_center
 from handful.svm.interior_point import gram
 
@@ -41,9 +44,6 @@ class Points:
         """Squared distances to one point, shape (n,)."""
         return np.maximum(0.0, self.sq_norms - 2.0 * (self.X @ center) + center @ center)
 
-    def row(self, i):
-        return self.X[[i]].toarray()[0] if sparse.issparse(self.X) else self.X[i]
-
     def nearest(self, centers):
         """The nearest of the `centers`, shape (k, d), of each row."""
         return nearest_center(self.X, centers)
@@ -72,19 +72,10 @@ def seeds(points, u, k, *, rng):
     list of at most k int arrays, shape (n,): labels[j] is the partition by the first j + 1 of them; fewer where
     no row is left at a distance
     """
-    first = int(np.searchsorted(np.cumsum(u), rng.random() * u.sum()))
-    closest = points.sq_dist(points.row(min(first, points.n - 1)))
-    label = np.zeros(points.n, dtype=np.int64)
-    labels = [label]
-    floor = 1e-14 * closest.max()
-    while len(labels) < k:
-        chances = np.cumsum(u * np.where(closest > floor, closest, 0.0))
-        if not chances[-1] > 0:
-            break
-        i = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
-        distance = points.sq_dist(points.row(min(i, points.n - 1)))
-        label = np.where(distance < closest, len(labels), label)
-        closest = np.minimum(closest, distance)
+    label, closest, labels = np.zeros(points.n, dtype=np.int64), np.inf, []
+    for _, sq_dist in islice(seeds_one_by_one(points.X, u, rng.random), k):
+        label = np.where(sq_dist < closest, len(labels), label)
+        closest = np.minimum(closest, sq_dist)
         labels.append(label)
     return labels
 
