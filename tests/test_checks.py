@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 
 import handful
@@ -24,6 +25,7 @@ from handful.checks import (
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector, Recovery
 from handful.models.inverse import InverseHessian
+from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
 from sklearn.linear_model import LogisticRegression
@@ -77,13 +79,22 @@ def test_a_size_beyond_the_rows_is_refused_under_its_own_name():
 # Every option of every public class -----------------------------------------------------------------------------------
 
 
+def is_checked(field):
+    try:
+        check_option(field.name, "no such thing", field.type, None)
+    except ValueError:
+        return True
+    return False
+
+
 def with_options():
-    """The public classes of the library with a table of options that they take: (class, names of the options)."""
+    """The public classes of the library with options that are checked: (class, names of those options)."""
     for room in ["handful", *(m.name for m in pkgutil.iter_modules(handful.__path__, "handful.") if m.ispkg)]:
         module = importlib.import_module(room)
         for cls in {getattr(module, name) for name in dir(module) if name[0] != "_"}:
             if inspect.isclass(cls) and cls.__module__.startswith("handful."):
                 named = {name for base in cls.__mro__ for name in vars(base).get("_options", ())}
+                named |= {field.name for field in fields(cls) if is_checked(field)} if is_dataclass(cls) else set()
                 if named and (found := named & inspect.signature(cls).parameters.keys()):
                     yield cls, found
 

@@ -99,6 +99,14 @@ def or_none(entry):
     return check
 
 
+def check_tables(estimator, declared=()):
+    """As `check_options`, without the options that are declared as fields."""
+    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
+    for name in chain(*tables.maps):
+        if name not in declared:
+            tables[name](name, getattr(estimator, name), of=estimator)
+
+
 def check_options(estimator):
     """ValueError unless the options of `estimator` are what the tables of its class and of its bases ask.
 

@@ -1,14 +1,16 @@
 """Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
 
-from typing import Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal
 
 import numpy as np
 
-from handful.checks import check_number, check_rows, check_vector, number, one_of
+from handful.checks import check_number, check_rows, check_vector
 from handful.coreset import Selector
+from handful.options import Count, number
 from handful.types import Seed
 
-DESIGNS = ("A", "V")
+ENOUGH = "without it fewer experiments than features determine nothing"
 MAX_UPDATES = 2000
 TOL = 1e-8
 # Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
@@ -67,8 +69,8 @@ def _evaluated(X, weights, design, prior_precision, target):
     X = check_rows(X).astype(np.float64)
     weights = check_vector(weights, "weights", len(X), least=0)
     check_number("prior_precision", prior_precision, least=0)
-    if design not in DESIGNS:
-        raise ValueError(f"design must be one of {DESIGNS}, got {design!r}.")
+    if design not in ("A", "V"):
+        raise ValueError(f"design must be one of ('A', 'V'), got {design!r}.")
     T = X if target is None else check_rows(target, "target")
     M = np.eye(X.shape[1]) if design == "A" else T.T @ T / len(T)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -142,30 +144,14 @@ class OptimalDesign(Selector):
     True
     """
 
-    _options = {
-        "design": one_of(*DESIGNS),
-        "rule": one_of("exact", "linear"),
-        "prior_precision": number(above=0, why="without it fewer experiments than features determine nothing"),
-    }
-
-    def __init__(
-        self,
-        design: Literal["A", "V"] = "V",
-        *,
-        size: int = 100,
-        prior_precision: float = 1e-2,
-        rule: Literal["exact", "linear"] = "exact",
-        repeat: bool = False,
-        fit_intercept: bool = True,
-        random_state: Seed = None,
-    ) -> None:
-        self.design = design
-        self.size = size
-        self.prior_precision = prior_precision
-        self.rule = rule
-        self.repeat = repeat
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    design: Literal["A", "V"] = "V"
+    _: KW_ONLY
+    size: Count = 100
+    prior_precision: Annotated[float, number(above=0, why=ENOUGH)] = 1e-2
+    rule: Literal["exact", "linear"] = "exact"
+    repeat: bool = False
+    fit_intercept: bool = True
+    random_state: Seed = None
 
     def _select(self, X, y, sample_weight, rng):
         X = X.astype(np.float64)

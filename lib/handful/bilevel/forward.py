@@ -2,12 +2,15 @@
 
 import warnings
 from contextlib import suppress
+from dataclasses import KW_ONLY
+from typing import Literal
 
 import numpy as np
 
 from handful.bilevel.strategy import Strategy, best_rows, random_start
 from handful.bilevel.weights import optimise_weights
-from handful.checks import ConvergenceError, integer, one_of, or_none
+from handful.checks import ConvergenceError
+from handful.options import Count
 
 START = {"linear": 10, "quadratic": 2}  # the first is the paper's
 # Weights are optimised again each time the coreset has grown by this factor, in so many Gauss-Newton steps; 1.2 ends
@@ -32,13 +35,12 @@ class Forward(Strategy):
         may be smaller than the number of classes, of models whose penalty covers the intercept
     """
 
-    ranks = True
-    _options = {"batch_size": or_none(integer()), "n_start": or_none(integer()), "every_class": one_of(True, False)}
+    batch_size: Count | None = None
+    _: KW_ONLY
+    n_start: Count | None = None
+    every_class: Literal[True, False] = True
 
-    def __init__(self, batch_size=None, *, n_start=None, every_class=True) -> None:
-        self.batch_size = batch_size
-        self.n_start = n_start
-        self.every_class = every_class
+    ranks = True
 
     def start(self, rows, labels, size, rule, rng):
         """Random rows; warns where they are all of the coreset."""

@@ -6,8 +6,6 @@ from scipy import sparse
 from handful.checks import check_magnitude, check_sample_weight
 from handful.models.base import Rows
 
-OUTER = ("train", "train+validation", "validation")
-
 
 def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     """The rows of the outer loss; the training rows come first, and are those that may be chosen.

@@ -1,12 +1,12 @@
 """What `BilevelCoreset` asks of a strategy, and the ranking of rows that strategies share (Section 3.5)."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from handful.checks import ConvergenceError
+from handful.options import Options
 
 
-class Strategy(BaseEstimator):
+class Strategy(Options):
     """Base class: how the set is found. A subclass implements `start`, `bar` and `run`."""
 
     ranks = False  # whether, with equal weights, the first k points are the coreset of size k

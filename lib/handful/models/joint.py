@@ -1,10 +1,13 @@
 """Several models trained on the same rows (Section 4.4)."""
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 from scipy import sparse
 
-from handful.checks import check_options, number
 from handful.models.base import Model
 from handful.models.problem import Problem, check_problem
+from handful.options import Positive, check_options
 
 
 class Joint(Problem):
@@ -28,13 +31,11 @@ class Joint(Problem):
     np.float64(569.0)
     """
 
-    _options = {"trade_off": number(above=0)}
-
-    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False) -> None:
-        self.problem_a = problem_a
-        self.problem_b = problem_b
-        self.trade_off = trade_off
-        self.alternate = alternate
+    problem_a: Any
+    problem_b: Any
+    trade_off: Positive = 1.0
+    _: KW_ONLY
+    alternate: bool = False
 
     def _any(self, name):
         return any(getattr(problem, name, False) for problem, _ in self.parts())

@@ -1,25 +1,25 @@
 """Inner problems: what will be trained on the coreset, and the protocol for a user's own."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from sklearn.base import BaseEstimator
 
-from handful.checks import ConvergenceError, check_options
+from handful.checks import ConvergenceError
 from handful.models.generic import GenericModel
+from handful.options import Options, check_options
 
 MAX_ITER = 200  # Newton steps
 HESSIAN_ENTRIES = 1 << 22  # of the Hessians of single rows that are held at a time
 NEEDED = ("losses", "gradients", "hessian")  # of a problem with neither a `loss` in torch nor a `Model` of its own
 
 
-class Problem(BaseEstimator):
+class Problem(Options):
     """Base class of inner problems: `BilevelCoreset` selects for any model that one describes.
 
-    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass sets its
-    hyper-parameters in `__init__` and implements `loss`, of one row, in torch, which takes the derivatives. The penalty
-    is ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
+    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass declares its
+    hyper-parameters as fields and implements `loss`, of one row, in torch, which takes the derivatives. The penalty is
+    ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
     `gradients` and `hessian` of many rows instead. Penalties that are not quadratic with their minimum at zero, and
     losses that are not convex, need a `solve` of their own.
 
@@ -31,8 +31,7 @@ class Problem(BaseEstimator):
 
     >>> from handful import BilevelCoreset
     >>> class Poisson(Problem):
-    ...     def __init__(self, l2=1e-2):
-    ...         self.l2 = l2
+    ...     l2: float = 1e-2
     ...
     ...     def losses(self, theta, X, y):
     ...         return np.exp(X @ theta) - y * (X @ theta)
@@ -52,8 +51,7 @@ class Problem(BaseEstimator):
     The same with torch, whose operations take the place of those three methods::
 
         class Poisson(Problem):
-            def __init__(self, l2=1e-2):
-                self.l2 = l2
+            l2: float = 1e-2
 
             def loss(self, theta, x, y):
                 return torch.exp(x @ theta) - y * (x @ theta)
@@ -62,12 +60,12 @@ class Problem(BaseEstimator):
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
     classifies = False  # whether y holds classes, of which each must be among the chosen rows
-    n_rounds: Any = None  # rounds of forward selection where `Forward` has no batch size; None adds one point a round
+    n_rounds: ClassVar[Any] = None  # rounds of forward selection without a batch size; None adds one point a round
     forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
     alternate = False  # whether the parts of a joint problem take turns
 
     def check(self):
-        """ValueError if a hyper-parameter is not what the table `_options` of its class asks."""
+        """ValueError if a hyper-parameter is not what the type of its field says."""
         check_options(self)
 
     def parts(self):

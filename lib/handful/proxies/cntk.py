@@ -1,9 +1,11 @@
 """Neural tangent kernels of convolutional networks (Arora et al. 2019), on any device of torch."""
 
 import math
-from typing import Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal
 
-from handful.checks import check_integer, one_of
+from handful.checks import check_integer
+from handful.options import CountOrZero
 from handful.proxies.ntk import TangentKernel, dense_layers, dense_selves
 
 
@@ -61,26 +63,12 @@ class CNTK(TangentKernel):
     (1797, 50)
     """
 
-    _options = {"filters": _check_filters, "shape": _check_shape, "head": one_of("flatten", "pool")}
-
-    def __init__(
-        self,
-        filters=(5, 5),
-        *,
-        head: Literal["flatten", "pool"] = "flatten",
-        hidden: int = 1,
-        shape=None,
-        w_std: float = 1.0,
-        b_std: float = 0.05,
-        device=None,
-    ) -> None:
-        self.filters = filters
-        self.head = head
-        self.hidden = hidden
-        self.shape = shape
-        self.w_std = w_std
-        self.b_std = b_std
-        self.device = device
+    filters: Annotated[Any, _check_filters] = (5, 5)
+    _: KW_ONLY
+    head: Literal["flatten", "pool"] = "flatten"
+    hidden: CountOrZero = 1
+    shape: Annotated[Any, _check_shape] = None
+    device: Any = None
 
     @classmethod
     def arora(cls, layers=6, *, head: Literal["flatten", "pool"] = "pool", shape=(3, 32, 32), device=None):

@@ -3,23 +3,27 @@
 import os
 import pickle
 import tempfile
+from dataclasses import KW_ONLY
 from pathlib import Path
+from typing import Annotated, Any
 
 import joblib
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import as_generator, check_options, integer, number, or_none
+from handful.checks import as_generator
+from handful.options import Count, Options, check_options, number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
+from handful.types import Seed
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
 
-class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     """Features whose inner products approximate a kernel: ``K[:, Q] K[Q, Q]^+ K[Q, :]`` for random landmarks Q.
 
     Section 3.5.2 of Borsos et al. (2024): ``z(x) = D^(-1/2) U^T k(x, Q)`` with the eigendecomposition ``U D U^T`` of
@@ -56,15 +60,13 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    _options = {"n_landmarks": integer(), "rtol": or_none(number(least=0, below=1))}
-
-    def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None) -> None:
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.rtol = rtol
-        self.cache = cache
-        self.verbose = verbose
-        self.random_state = random_state
+    kernel: Any
+    _: KW_ONLY
+    n_landmarks: Count = 512
+    rtol: Annotated[float, number(least=0, below=1)] | None = None
+    cache: Any = None
+    verbose: bool = False
+    random_state: Seed = None
 
     def fit(self, X, y=None):
         """Draw the landmarks from the rows of `X` and decompose their kernel matrix.
