@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from handful_papers.claims import judge_all, read_record
-from handful_papers.experiment import claims_table, figure, names, run_of
+from handful_papers.experiment import GPU, claims_table, figure, names, run_of
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
 NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
-COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone has none
+COMMITTED = ("paper", GPU, "laptop")  # the largest first; quick results are build output: a fresh clone has none
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Where a checkout, an environment or a kernel's cells lie.
 _HERE = re.compile(r"(?:/[\w.+-]+)+/(?:(?=(?:data|lib|notebooks|site-packages)/)|ipykernel_\d+/\d+\.py:\d+: )")
@@ -38,7 +38,7 @@ class Planned:
 
 
 def plan(profile, only=()):
-    """What `handful reproduce` runs, as a list of `Planned`.
+    """What `handful reproduce` runs, as a list of `Planned`; of profile gpu those figures that have it.
 
     Parameters
     ----------
@@ -52,7 +52,19 @@ def plan(profile, only=()):
     chosen = {p: [n for n in names() if p in n or fnmatch(n, p) or fnmatch(n.split("/")[1], p)] for p in only}
     if lost := [pattern for pattern, found in chosen.items() if not found]:
         raise ValueError(f"no notebook matches {lost[0]!r}; there are: {', '.join(names())}.")
-    return [_plan(n, profile) for n in names() if not only or any(n in found for found in chosen.values())]
+    wanted = [n for n in names() if not only or any(n in found for found in chosen.values())]
+    return [_plan(n, profile) for n in wanted if profile != GPU or GPU in figure(n)["profiles"]]
+
+
+def check_gpu(runs):
+    """ValueError where profile gpu has nothing to run, or torch no GPU to run it on."""
+    import torch
+
+    if not runs:
+        having = ", ".join(n for n in names() if GPU in figure(n)["profiles"])
+        raise ValueError(f"profile gpu is of {having} alone: take another profile.")
+    if not torch.cuda.is_available():
+        raise ValueError("profile gpu needs a CUDA device, and torch finds none: profile laptop is for a CPU.")
 
 
 def _plan(name, profile):
