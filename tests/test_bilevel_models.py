@@ -49,7 +49,7 @@ def data_of(problem, *, n=60, d=4, seed=0):
 def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=False):
     """A trained model that holds some rows, all by default."""
     u = np.ones(X.shape[0]) if u is None else u
-    data = Rows(X, problem.encode(y), u, np.flatnonzero(u == 0))
+    data = Rows(X, y, u, np.flatnonzero(u == 0))
     model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
     model.add(np.arange(X.shape[0]) if rows is None else rows)
     model.fit(c)
@@ -288,7 +288,7 @@ def test_the_linear_rule_takes_the_steepest_descent_of_the_outer_loss(problem):
     chosen = greedy(problem, 8, Forward(n_start=2)).fit(X, y, u).indices_
     for before, after in steps(chosen, 2):
         rows = np.setdiff1d(np.arange(25), before)
-        parts = [p for p, _ in problem.parts()]
+        parts = TRAINERS if problem is JOINT else [problem]
         slopes = [sum(derivative(p, X, y, u, share(25, before), k) for p in parts) for k in rows]
         assert after == rows[np.argmin(slopes)]
 
@@ -483,7 +483,7 @@ def test_optimised_weights_are_a_local_minimum_of_the_sum_of_the_outer_losses(pr
     X, y = blobs(problems[0])
     rows = np.arange(15)
     models = [model_of(problem, X, y, rows) for problem in problems]
-    c = optimise_weights(models[0] if len(models) == 1 else JointModel(models), max_iter=200, tol=1e-12)
+    c = optimise_weights(models[0] if len(models) == 1 else JointModel(models, [1.0, 1.0]), max_iter=200, tol=1e-12)
 
     def outer(c):
         return sum(outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in problems)

@@ -37,7 +37,7 @@ def data():
 
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
-    model = problem.model(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
+    model = problem.model(Rows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
     model.add(list(rows))
     model.fit()
     return model

@@ -54,8 +54,7 @@ class Exchange(Strategy):
                 bar.update(1)
         finally:  # an interruption leaves the best set so far, too
             if best != model.indices:
-                model.keep(np.zeros(len(model), dtype=bool))
-                model.add(best)
+                model.hold(best)
         model.fit()
         return None if weighting == "binary" else final_weights(model)
 

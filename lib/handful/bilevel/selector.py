@@ -11,15 +11,13 @@ from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from handful.bilevel.exchange import Elimination, Exchange
-from handful.bilevel.forward import Forward
-from handful.bilevel.outer import outer_rows
 from handful.bilevel.regularised import Regularised
-from handful.bilevel.strategy import Strategy
+from handful.bilevel.strategy import Forward, Strategy
 from handful.blocks import is_blocks
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
+from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
-from handful.models.joint import model_for
 from handful.models.linear import Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
@@ -148,7 +146,7 @@ class BilevelCoreset(Selector):
         validation = self._checked_validation()
         rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
-        model = model_for(problem, rows, rng, ihvp=ihvp, weighted=weighted)
+        model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
         candidates, labels, total = np.flatnonzero(sample_weight), model.labels(), sample_weight.sum()
         start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))

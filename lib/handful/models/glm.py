@@ -8,10 +8,9 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
 from scipy.sparse import issparse
 
 from handful.checks import ConvergenceError, check_memory
-from handful.linalg import n_threads
+from handful.linalg import Features, Span, dense, n_threads
 from handful.models.base import Model, decrease
 from handful.models.links import SquaredLink
-from handful.models.span import Features, Span, dense
 
 MAX_NEWTON, MAX_CG = 100, 300
 NARROW = 512  # features up to which the outer curvature of one output is kept as a matrix

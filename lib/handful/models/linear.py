@@ -40,8 +40,9 @@ class LinearProblem(Problem):
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets."""
+        rows = rows.encoded(self)
         check_magnitude(rows.y, "y", rows.X.dtype)
-        rows = rows.with_targets(np.asfortranarray(rows.y, dtype=rows.X.dtype))
+        rows.y = np.asfortranarray(rows.y, dtype=rows.X.dtype)
         tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
         return GLM(self, rows, rng, ihvp, tol)
 

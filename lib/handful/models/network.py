@@ -160,7 +160,7 @@ class Network(Problem):
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""
-        problem = copy(self)
+        problem, rows = copy(self), rows.encoded(self)
         if self.train is None:
             problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
         return NetworkModel(problem, rows, ihvp)

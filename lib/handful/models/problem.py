@@ -68,10 +68,6 @@ class Problem(Options):
         """ValueError if a hyper-parameter is not what the type of its field says."""
         check_options(self)
 
-    def parts(self):
-        """``(problem, factor of its outer loss)`` for each problem of a joint one; this one alone otherwise."""
-        return [(self, 1.0)]
-
     def encode(self, y):
         """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
         return y
@@ -81,12 +77,12 @@ class Problem(Options):
 
         Parameters
         ----------
-        rows : Rows, with encoded targets
+        rows : Rows, with targets as the user gave them, which the model takes as `Rows.encoded` gives them
         rng : numpy.random.Generator, for samples of rows
         ihvp : InverseHessian, or None for the problem's own way
         weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
         """
-        return GenericModel(self, rows, rng, ihvp)
+        return GenericModel(self, rows.encoded(self), rng, ihvp)
 
     def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""

@@ -6,11 +6,9 @@ from functools import cache, partial
 import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
 from handful.bilevel import BilevelCoreset, Elimination, Logistic, Regularised
-from handful.bilevel.outer import outer_rows
 from handful.bilevel.weights import final_weights
-from handful.models.base import Rows
+from handful.models.base import Rows, outer_rows
 from handful.models.glm import GLM
-from handful.models.joint import model_for
 from tqdm import tqdm
 
 from handful_papers.bico.cntk_features import image_features
@@ -204,7 +202,7 @@ class Variants:
         """A selection that holds some training rows; `weighted` if weights will be optimised."""
         data, rng = self.data, np.random.default_rng(self.seed)
         rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
-        model = model_for(self.problem, rows, rng, weighted=weighted)
+        model = self.problem.model(rows, rng, weighted=weighted)
         model.add(indices)
         return model
 
