@@ -15,7 +15,6 @@ from sklearn.utils.multiclass import type_of_target
 from handful.blocks import check_in_memory
 
 LARGEST = float(np.finfo(np.float64).max)
-LARGEST_ENTRY = LARGEST**0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -157,8 +156,7 @@ def check_vector(values, name, n=None, *, least=None):
     if not (-np.inf < low and high < np.inf) or (least is not None and low < least):
         limit = "" if least is None else f" of at least {least}"
         raise ValueError(f"{name} must hold finite numbers{limit}, got {low:.3g} to {high:.3g}.")
-    if max(high, -low) > LARGEST_ENTRY:
-        check_magnitude(out, name, out.dtype)
+    check_magnitude(out, name, out.dtype)
     return out
 
 

@@ -97,22 +97,6 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
         if a score is not a finite number
     """
     scores = model.linear_scores()
-    if rule == "quadratic":
-        rows, _ = top_rows(scores, max(model.max_candidates, 4 * batch_size))
-        gains = model.predicted_gains(rows, free_weights=free_weights)
-    else:
-        rows, gains = top_rows(scores, count)
-    return rows[np.argsort(-gains, kind="stable")[:count]]
-
-
-def top_rows(scores, k):
-    """The `top_candidates` and their scores.
-
-    Raises
-    ------
-    ConvergenceError
-        if a score is not a finite number
-    """
     top = scores.max(initial=-np.inf)  # nan if any score is
     if np.isnan(top) or top == np.inf:
         wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
@@ -120,8 +104,10 @@ def top_rows(scores, k):
             f"the scores of {len(wrong)} of {len(scores)} rows are not finite (first: row {wrong[0]}): their features "
             "or losses are too large for the model's type; scale the data."
         )
-    rows = top_candidates(scores, k)
-    return rows, scores[rows]
+    quadratic = rule == "quadratic"
+    rows = top_candidates(scores, max(model.max_candidates, 4 * batch_size) if quadratic else count)
+    gains = model.predicted_gains(rows, free_weights=free_weights) if quadratic else scores[rows]
+    return rows[np.argsort(-gains, kind="stable")[:count]]
 
 
 def top_candidates(scores, k):

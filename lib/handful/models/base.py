@@ -1,11 +1,11 @@
 """What a selection asks of a model, and what all models share."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
-from handful.checks import check_magnitude, check_memory, check_sample_weight
+from handful.checks import check_magnitude, check_sample_weight
 from handful.models.inverse import Exact
 
 
@@ -25,17 +25,6 @@ class Rows:
     y: np.ndarray | None
     sample_weight: np.ndarray
     absent: np.ndarray
-    _column_major: list = field(default_factory=list, repr=False)
-
-    @property
-    def columns(self):
-        """X, an array in column-major order, in which products with few columns are fastest; models share the copy."""
-        if not isinstance(self.X, np.ndarray) or self.X.flags.f_contiguous:
-            return self.X
-        if not self._column_major:
-            check_memory("a column-major copy of X", self.X.nbytes, "give X as numpy.asfortranarray makes it")
-            self._column_major.append(np.asfortranarray(self.X))
-        return self._column_major[0]
 
     @property
     def share(self):

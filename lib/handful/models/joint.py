@@ -81,7 +81,7 @@ class JointModel(Model):
     """
 
     def __init__(self, models, factors, alternate=False):
-        self.models = models
+        self.models, self.data = models, models[0].data
         self.factors = factors
         self.alternate, self._round = alternate, 0
 
@@ -130,9 +130,6 @@ class JointModel(Model):
 
     def row_scores(self):
         return self._sum("row_scores")
-
-    def linear_scores(self):
-        return self._sum("linear_scores")
 
     def predicted_gains(self, candidates, *, free_weights=False):
         return self._sum("predicted_gains", candidates, free_weights=free_weights)
