@@ -16,7 +16,7 @@ from handful.bilevel import (
     Regularised,
 )
 from handful.models.base import Rows, outer_rows
-from handful.models.generic import GenericModel
+from handful.models.problem import GenericModel
 from naive_bilevel import derivative, outer_after_training, share
 from scipy.special import expit
 from sklearn.base import clone

@@ -20,6 +20,7 @@ from handful.checks import (
     check_size,
     checked_shape,
 )
+from handful.lazy import module_with_torch
 from handful.options import Options, check_options, integer
 from handful.sources import is_dask, is_files
 from handful.types import Block, Table, joined, take_rows
@@ -89,9 +90,8 @@ class Coreset:
         Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended; to a dictionary, as the
         items of Hugging Face's data sets are, as its entry "weight".
         """
-        from handful.torch_data import WeightedSubset
-
-        return WeightedSubset(dataset, self.indices, self.weights)
+        torch_data = module_with_torch("handful.torch_data", "the subset of a torch data set")
+        return torch_data.WeightedSubset(dataset, self.indices, self.weights)
 
 
 def _rows_of(array, indices):

@@ -6,19 +6,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from sklearn.utils.multiclass import type_of_target
 
 from handful.checks import ConvergenceError
 from handful.models.linear import soft_targets
 from handful.models.problem import Problem
-from handful.options import Count, CountOrZero, check_options, number
-
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("Network needs torch: pip install torch.") from error
-
 from handful.models.torch_model import NetworkModel
+from handful.options import Count, CountOrZero, check_options, number
 
 DEFAULT_STEPS = 200, 2000  # least and most minibatches of a training without a TrainConfig
 

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 from handful.checks import check_integer
+from handful.lazy import module_with_torch
 from handful.options import CountOrZero
 from handful.proxies.ntk import TangentKernel, dense_layers, dense_selves
 
@@ -92,10 +93,9 @@ class CNTK(TangentKernel):
 
     def _convolutions(self, which, *rows):
         """Covariances and tangent kernel after the head, of "pairs" (X, Y) or of "selves" (X)."""
-        from handful.proxies import conv  # here, as it imports torch
-
         w_var, b_var = map(float, self._variances(rows[0].dtype))
         network = dict(filters=self.filters, pooled=self.head == "pool", w_var=w_var, b_var=b_var)
+        conv = module_with_torch("handful.proxies.conv", "CNTK")
         return getattr(conv, which)(*rows, self._image(rows[0].shape[1]), self.device or "cpu", **network)
 
     def _image(self, length):
