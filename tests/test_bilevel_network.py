@@ -204,7 +204,7 @@ import sys
 class Hidden:
     def find_spec(self, name, *_):
         if name.partition(".")[0] == "torch":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name="torch")
 
 sys.meta_path.insert(0, Hidden())
 import handful.bilevel, handful.continual
@@ -226,7 +226,7 @@ for use in (lambda: handful.bilevel.Network, fit, lambda: handful.continual.netw
 
 def test_what_needs_torch_says_so_without():
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
-    wanted = ("Network needs", "a Problem with a loss in torch needs", "views of a torch network need")
+    wanted = ("Network needs", "a Problem with a loss in torch needs", "network_views needs")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
 
 
