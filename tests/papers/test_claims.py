@@ -153,6 +153,20 @@ def test_no_claim_stands_twice_and_each_belongs_to_an_item():
     assert [c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}] == []
 
 
+def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
+    assert [c.id for _, c in CLAIMS if "seconds" in c.measured and c.kind != "check"] == []
+
+
+@pytest.mark.parametrize(
+    ("level", "item"), [("the paper's", "bico/fig10_active_learning"), ("part", "svm/fig01_offline_error")]
+)
+def test_a_claim_counts_on_the_papers_data_only_with_all_of_them_and_the_papers_model(level, item):
+    claim = dict(whose="paper", kind="result")
+    assert site.stratum(claim, dict(item=item, level={"kind": level})) == "on reduced or stand-in data"
+    assert site.stratum(claim, dict(item="bico/tab04_vcl", level={"kind": "the paper's"})) == "on the paper's data"
+    assert site.stratum(claim | {"kind": "check"}, dict(item=item, level={"kind": level})) == site.STRATA[2]
+
+
 @pytest.mark.parametrize(
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c.printed], ids=lambda x: getattr(x, "id", "")
 )
