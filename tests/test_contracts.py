@@ -31,6 +31,7 @@ from handful import (
     UniformCoreset,
     compare,
     influence,
+    network_influence,
     suspects,
     unrolled,
 )
@@ -465,6 +466,7 @@ IN_MEMORY = {  # what is asked about rows and is not in `every`: "word of its re
     "suspects": lambda X, y: suspects(LogisticRegression(), X, y),
     "influence": lambda X, y: influence(Logistic(), X, y, X, y),
     "unrolled": lambda X, y: unrolled(Logistic(), X, y, X, y),
+    "network_influence": lambda X, y: network_influence(None, X, y, X, y),
     "compare": lambda X, y: compare(UniformCoreset(5), LogisticRegression(), X, y),
 }
 NOT_ASKED = {  # public names that no rows are given to

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from handful import network_influence
 from handful_papers.claims import Run, judge_all
 from handful_papers.experiment import figure
 from handful_papers.public import coreax_mnist, dattri_lds, dattri_mlp, opendataval
@@ -91,6 +92,18 @@ def test_scores_times_the_kernel_with_its_ridge_are_the_products_of_gradients():
     torch.testing.assert_close(torch.as_tensor(products), rest * K)
     ridge = K.diagonal().mean() * torch.eye(12)
     torch.testing.assert_close((K + ridge) @ (torch.as_tensor(scores) / rest), K, rtol=1e-4, atol=1e-4)
+
+
+def test_the_library_gives_the_scores_of_the_table_of_a_network():
+    X, y = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    layers = dattri_mlp.trained(X, y, np.arange(40), (5, 4, 3), [3], seed=1)[0]
+    linear = [torch.nn.Linear(*weights.T.shape) for weights, _ in layers]
+    for layer, parts in zip(linear, layers):
+        layer.load_state_dict(dict(zip(("weight", "bias"), parts)))
+    model = torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1])
+    scores, _ = dattri_mlp.kernel_scores(layers, X[:30], y[:30], X[30:], y[30:])
+    ours = network_influence(model, X[:30], y[:30], X[30:], y[30:])
+    np.testing.assert_allclose(ours, scores / np.sqrt((scores**2).mean(axis=0)), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", coreax_mnist.METHODS_SHOWN)
