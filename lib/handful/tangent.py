@@ -1,5 +1,7 @@
 """What each row does to the predictions of a network: ridge regression on its tangent features."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -7,7 +9,7 @@ from handful.blocks import check_in_memory
 from handful.checks import check_memory
 
 
-def network_influence(model, X, y, X_test, y_test):
+def network_influence(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> np.ndarray:
     """What each row does to each prediction of a network: TRAK (Park and others 2023), with no random projection.
 
     A positive score is of a row that helps: leaving it out lowers the test row's margin log p / (1 - p), p its label's
