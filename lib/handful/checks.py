@@ -204,6 +204,15 @@ def check_sample_weight(sample_weight, n):
     return sample_weight
 
 
+def without_absent(y, sample_weight):
+    """`y` with the label of a row that counts for each row of weight zero, so that no class is of absent rows only."""
+    if y is None or sample_weight.all():
+        return y
+    y = np.array(y)
+    y[sample_weight == 0] = y[np.argmax(sample_weight > 0)]
+    return y
+
+
 def check_magnitude(values, name, dtype):
     """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
     limit = float(np.finfo(dtype).max) ** 0.25

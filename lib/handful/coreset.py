@@ -19,6 +19,7 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    without_absent,
 )
 from handful.lazy import module_with_torch
 from handful.options import Options, check_options, integer
@@ -217,7 +218,7 @@ class Selector(Options):
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
-        return X, y, sample_weight
+        return X, without_absent(y, sample_weight), sample_weight
 
     def _check_X_y(self, X, y):
         options = dict(

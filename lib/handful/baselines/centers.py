@@ -14,6 +14,8 @@ from handful.coreset import Selector
 from handful.linalg import centred, nearest_center, sq_distance
 from handful.types import Seed
 
+ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
+
 
 class _Centers(Selector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
@@ -121,8 +123,7 @@ class KCenter(_Centers):
     ----------
     size : number of points m
     weighting : as in `KMeansPlusPlus`
-    random_state : int, Generator or None; decides the first row. Ties go to the smallest index, but rounding may break
-        them: of integers, many of which are equally far, the sparse and the dense form of a table may give other rows
+    random_state : int, Generator or None; decides the first row. Ties go to the smallest index
 
     Attributes
     ----------
@@ -170,12 +171,16 @@ def farthest_first(X, n, *, rng, covered=()):
     lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
         lower(X, point - center, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
+    chosen = [_farthest(sq_dist) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
         lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
-        chosen.append(int(np.argmax(sq_dist)))
+        chosen.append(_farthest(sq_dist))
     return np.array(chosen)
+
+
+def _farthest(sq_dist):
+    return int(np.argmax(sq_dist >= (1 - ROUNDING) * sq_dist.max()))
 
 
 def _approach_sparse(X):

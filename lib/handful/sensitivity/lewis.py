@@ -44,9 +44,11 @@ def lewis_weights(A: Table, sample_weight: Table = None, *, tol: float = 1e-6, m
     u = u / u.max()
     w = np.full(A.shape[0], A.shape[1] / A.shape[0])
     for _ in range(max_iter):
-        values, vectors = np.linalg.eigh(gram(A, np.where(w > 0, u**2 / np.where(w > 0, w, 1.0), 0.0)))
+        G = gram(A, np.where(w > 0, u**2 / np.where(w > 0, w, 1.0), 0.0))
+        scale = 1 / np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))[:, None]  # of columns: units change no weight
+        values, vectors = np.linalg.eigh(G * scale * scale.T)
         kept = values > RANK * values[-1]
-        before, w = w, u * row_norms(A @ (vectors[:, kept] / np.sqrt(values[kept])))
+        before, w = w, u * row_norms(A @ (scale * vectors[:, kept] / np.sqrt(values[kept])))
         if (np.abs(w - before) <= tol * w).all():
             break
     return w
