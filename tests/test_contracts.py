@@ -280,6 +280,17 @@ def test_columns_in_another_order_are_refused(estimator):
 
 
 @each
+@pytest.mark.parametrize("scale", [1e100, 1e300])
+def test_rows_as_large_as_numbers_go_get_a_finite_answer_or_are_refused_by_name(estimator, scale):
+    X, y, _ = table("normal", 12, n=80)
+    found = fit(estimator, X, y)
+    for ask in ("predict", "transform", "score_samples", "decision_function"):
+        if hasattr(found, ask):
+            answer, refusal = attempt(getattr(found, ask), scale * X)
+            assert "X must not have entries larger" in refusal or np.isfinite(answer).all()
+
+
+@each
 def test_pickling_cloning_and_a_second_fit_change_no_digit(estimator):
     X, y, _ = table("normal", 4, n=200)
     found = fit(estimator, X, y)
@@ -441,6 +452,27 @@ def test_odd_input_is_refused_by_name(estimator, name):
 
 def reads_labels(estimator):
     return not isinstance(estimator, (VCGMM, MiniBatchKMeans))
+
+
+BEYOND = {  # what functions cannot take: the words of its refusal
+    "features.*toarray": lambda X, y: recombine(sparse.csr_array(X)),
+    "Complex data": lambda X, y: recombine(X + 1j),
+    "X, .*toarray": lambda X, y: standardise(sparse.csr_array(X)),
+    "Complex data not": lambda X, y: standardise(X + 1j),
+    "standardise: the data must not have entries larger": lambda X, y: standardise(1e200 * X),
+    "diverged": lambda X, y: unrolled(Logistic(), 1e60 * X, y, X, y),
+    "one label a row, .*60, 1": lambda X, y: suspects(LogisticRegression(), X, y[:, None]),
+    "one label a row": lambda X, y: suspects(LogisticRegression(), X, None),
+    "sparse matrix": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(sparse.csr_array(X), y),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
+@pytest.mark.parametrize("words", BEYOND)
+def test_what_a_function_cannot_take_is_refused_in_its_own_words(words):
+    X, y, _ = table("normal", 13, n=60)
+    with pytest.raises((ValueError, TypeError), match=words):
+        BEYOND[words](X, y)
 
 
 @pytest.mark.parametrize("cls", SELECTORS, ids=lambda cls: cls.__name__)

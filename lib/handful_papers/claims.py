@@ -393,8 +393,6 @@ def read_record(path):
         raise ValueError(f"{path} is no record: {problem.json_path}: {problem.message:.200}")
     if path.stem != record["item"].split("/")[-1] or path.parent.name != record["item"].split("/")[0]:
         raise ValueError(f"{path} is no record: it is of {record['item']}")
-    if others := [stem for stem in record["figures"] if not f"{stem}_".startswith(f"{path.stem}_") or "/" in stem]:
-        raise ValueError(f"{path} is no record: its figure {others[0]!r} is not named after it")
     files = [path.with_suffix(".csv"), *(path.with_name(f"{stem}.png") for stem in record["figures"])]
     if lost := [file.name for file in files if not file.is_file()]:
         raise ValueError(f"{path} is without its {', '.join(lost)}")

@@ -267,7 +267,7 @@ class Experiment:
             raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
         with contextlib.suppress(ValueError):
             for stem in read_record(path)["figures"]:  # a picture that the notebook no longer makes must not stay
-                for suffix in ("png", "pdf"):
+                for suffix in ("png", "pdf") if f"{stem}_".startswith(f"{self._stem}_") else ():
                     path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")

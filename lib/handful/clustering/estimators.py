@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import check_rows, one_of
+from handful.checks import check_magnitude, check_rows, one_of
 from handful.clustering.distances import blocks_of, inverted_file, nearest_centers, probable_centers, sq_distances
 from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads
@@ -48,7 +48,9 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def _validate(self, X, reset=False):
         check_in_memory(type(self).__name__, X)
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        return X
 
     @property
     def _n_features_out(self):

@@ -12,7 +12,6 @@ from handful.blocks import by_blocks
 from handful.checks import (
     MAX_SEED,
     as_generator,
-    check_magnitude,
     check_options,
     check_sample_weight,
     check_size,
@@ -178,7 +177,6 @@ class MiniBatchKMeans(CentersEstimator):
         X = self._validate(X, reset=reset)
         if reset:
             check_options(self)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
             check_size(self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters")

@@ -15,7 +15,6 @@ from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
     as_generator,
     check_integer,
-    check_magnitude,
     check_options,
     check_sample_weight,
     integer,
@@ -205,7 +204,6 @@ class VCGMM(MixtureEstimator):
 
     def _open(self, X, sample_weight, go_on):
         X = self._validate(X, reset=not go_on)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         # None stays None, because a one for each row of a large file might not fit into memory.
         weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
         return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))

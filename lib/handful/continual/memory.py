@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
 from handful.blocks import check_in_memory
@@ -112,12 +113,14 @@ class ReplayBuffer(BaseEstimator):
             for more tasks than rows in the memory, a `view` of another length, rows or labels of another kind, shape or
             dtype than those held, and data that the selector refuses
         TypeError
-            if `selector` is no selector, or `view` no array
+            if `selector` is no selector, `view` no array, or `X` sparse
         """
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
         check_options(self)
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
+        if sparse.issparse(X):
+            raise TypeError("X must be an array or a torch tensor, got a sparse matrix: use X.toarray().")
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
