@@ -56,11 +56,6 @@ def test_one_seed_and_no_difference_tell_nothing():
     assert verdict({"": [0.0, 0.0]}, above=0, exact=True) == (AGREES, "")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="least")])
 def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
     drawn = [verdict({"": rng.normal(size=5)}, **rule)[0] for _ in range(2000)]
