@@ -14,14 +14,7 @@ from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.active.acquisition import Acquisition
 from handful.bilevel import Network, Problem, TrainConfig
 from handful.bilevel.strategy import Strategy
-from handful.checks import (
-    as_generator,
-    check_integer,
-    check_magnitude,
-    check_number,
-    check_sample_weight,
-    check_size,
-)
+from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight, check_size
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector, Recovery
 from handful.models.inverse import InverseHessian
