@@ -181,66 +181,50 @@ class VCGMM(MixtureEstimator):
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
         in_blocks = is_blocks(X, sample_weight) and not (isinstance(X, np.ndarray) and self.coreset_size is None)
-        data, n_rows = (self._open_blocks if in_blocks else self._open)(X, sample_weight, go_on)
+        if in_blocks:
+            weights, blocks = None, copy(as_blocks(X, None, sample_weight))
+            blocks.verbose |= self.verbose
+            n_rows = blocks.n
+        else:
+            X = self._validate(X, reset=not go_on)
+            # None stays None, because a one for each row of a large file might not fit into memory.
+            weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+            n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        if self.coreset_size is None and (in_blocks or sparse.issparse(X)):
+            raise ValueError(
+                "coreset_size must be an integer for sparse rows, dask data and files, of which VCGMM fits a coreset, "
+                "got None: try 2**16."
+            )
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
-        rng = as_generator(self.random_state)
-        rows, weights, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
-        self._set_frame(rows)
+        rng, n_distances = as_generator(self.random_state), 0
+        if self.coreset_size is None:
+            rows, u = (X, np.ones(len(X))) if weights is None else (X[weights > 0], weights[weights > 0])
+        elif in_blocks:
+            drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
+            rows, u, n_distances = self._validate(drawn.X, reset=not go_on), drawn.weights, blocks.n
+        else:
+            chosen, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
+            rows, n_distances = X[chosen], X.shape[0]
+        rows = rows.toarray() if sparse.issparse(rows) else rows
+        # Fit in coordinates about the median, where distances keep their digits.
+        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
+        if past is not None:
+            past = Statistics(past.mass, padded(past.means, self._shift), past.scatter)
         rows = padded(rows, self._shift)  # in place of the coreset's rows, which would lie in memory beside these
-        mixture, trace, n_fitting = self._optimise(rows, weights, rng, go_on, past and self._in_frame(past))
+        mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace)
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        if self.compute_labels:
-            if in_blocks:
-                self.labels_ = self.predict(X)
-            else:
-                self._keep_labels(*data)
+        if self.compute_labels and in_blocks:
+            self.labels_ = self.predict(X)
+        elif self.compute_labels:
+            self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+            self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
         return self
-
-    def _open(self, X, sample_weight, go_on):
-        X = self._validate(X, reset=not go_on)
-        # None stays None, because a one for each row of a large file might not fit into memory.
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
-        return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))
-
-    def _open_blocks(self, X, sample_weight, go_on):
-        if self.coreset_size is None:
-            raise ValueError(
-                "coreset_size must be an integer for dask data and files, of which VCGMM fits a coreset, got None: try "
-                "2**16."
-            )
-        blocks = copy(as_blocks(X, None, sample_weight))
-        blocks.verbose |= self.verbose
-        return (blocks, not go_on), blocks.n
-
-    def _coreset_of_blocks(self, blocks, reset, rng):
-        rows = lightweight_blocks(blocks, self.coreset_size, rng=rng)
-        return self._validate(rows.X, reset=reset), rows.weights, blocks.n
-
-    def _coreset(self, X, weights, rng):
-        # Returns rows, their weights (none is zero) and the distances that the coreset took.
-        if self.coreset_size is None and sparse.issparse(X):
-            raise TypeError("Sparse data need a coreset_size: the rows that take part in the fit are made dense.")
-        if self.coreset_size is None:
-            return (X, np.ones(len(X)), 0) if weights is None else (X[weights > 0], weights[weights > 0], 0)
-        indices, counts = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-        return X[indices].toarray() if sparse.issparse(X) else X[indices], counts, X.shape[0]
-
-    def _keep_labels(self, X, weights):
-        self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-        self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
-
-    def _set_frame(self, rows):
-        # Fit in coordinates about the median, where distances keep their digits.
-        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
-
-    def _in_frame(self, statistics):
-        return Statistics(statistics.mass, padded(statistics.means, self._shift), statistics.scatter)
 
     def _optimise(self, Y, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
