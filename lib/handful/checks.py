@@ -2,9 +2,6 @@
 
 import operator
 import os
-from collections import ChainMap
-from functools import partial
-from itertools import chain
 from numbers import Integral, Real
 
 import numpy as np
@@ -63,58 +60,6 @@ def _check(name, value, kind, what, limits, of, why):
     owner = "" if of is None else f" of {type(of).__name__}"
     wanted = " ".join([what, " and ".join(f"{LIMITS[key][1]} {limit}" for key, limit in limits.items())]).rstrip()
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
-
-
-def integer(**limits):
-    """An entry of a table of `_options`: an integer; limits as in `check_integer`."""
-    return partial(check_integer, **limits)
-
-
-def number(**limits):
-    """An entry of a table of `_options`: a finite number; limits as in `check_number`."""
-    return partial(check_number, **limits)
-
-
-def one_of(*allowed, otherwise=None):
-    """An entry of a table of `_options`: one of these words or values, or what the entry `otherwise` allows."""
-
-    def check(name, value, *, of):
-        if any(value is other or (type(value) is type(other) and value == other) for other in allowed):
-            return
-        if otherwise is None:
-            raise ValueError(f"{name} of {type(of).__name__} must be one of {allowed}, got {name}={value!r}.")
-        otherwise(name, value, of=of, why=f"it may also be {' or '.join(map(repr, allowed))}")
-
-    return check
-
-
-def or_none(entry):
-    """An entry of a table of `_options` that may also be None."""
-
-    def check(name, value, *, of):
-        if value is not None:
-            entry(name, value, of=of)
-
-    return check
-
-
-def check_tables(estimator, declared=()):
-    """As `check_options`, without the options that are declared as fields."""
-    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name in chain(*tables.maps):
-        if name not in declared:
-            tables[name](name, getattr(estimator, name), of=estimator)
-
-
-def check_options(estimator):
-    """ValueError unless the options of `estimator` are what the tables of its class and of its bases ask.
-
-    A class declares its own, ``_options = {"size": integer(), "rule": one_of("linear", "quadratic")}``; an entry
-    replaces that of the same name in a base.
-    """
-    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name in chain(*tables.maps):  # its own first: what a base is given may have another name here
-        tables[name](name, getattr(estimator, name), of=estimator)
 
 
 def check_dtype(dtype):

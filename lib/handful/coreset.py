@@ -1,7 +1,7 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,9 +22,9 @@ from handful.checks import (
     without_absent,
 )
 from handful.lazy import module_with_torch
-from handful.options import Options, check_options, integer
+from handful.options import Count, Options, check_options
 from handful.sources import is_dask, is_files
-from handful.types import Block, Table, joined, take_rows
+from handful.types import Block, Seed, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
 OF_ONE_CLASS = 10  # times `size` rows are drawn from a block that holds one class, as any of them may matter
@@ -112,7 +112,6 @@ class Selector(Options):
     `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
     """
 
-    _options = {"size": integer()}  # those of a subclass are added: see `check_options`
     _needs_y = False  # `fit` refuses y=None
     _takes_sparse = False
     _dtypes: ClassVar[tuple[type, ...]] = (np.float64, np.float32)  # others are converted to the first
@@ -262,6 +261,14 @@ class Selector(Options):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
+
+
+class SizedSelector(Selector):
+    """Base of the selectors whose first argument is the size, the rest of their options being given by name."""
+
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
 
 def uniform_rows(blocks, size, rng):

@@ -1,5 +1,6 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
+from dataclasses import KW_ONLY
 from itertools import islice
 from typing import Literal
 
@@ -9,26 +10,20 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import MAX_SEED, check_generator, check_integer, check_rows, one_of
-from handful.coreset import Selector
+from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
+from handful.coreset import SizedSelector
 from handful.linalg import centred, nearest_center, sq_distance
-from handful.types import Seed
 
 ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 
 
-class _Centers(Selector):
+class _Centers(SizedSelector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    _options = {"weighting": one_of("binary", "cells")}
     _takes_sparse = True
 
-    def __init__(
-        self, size: int = 100, *, weighting: Literal["binary", "cells"] = "binary", random_state: Seed = None
-    ) -> None:
-        self.size = size
-        self.weighting = weighting
-        self.random_state = random_state
+    _: KW_ONLY
+    weighting: Literal["binary", "cells"] = "binary"
 
     def _in_a_block(self):
         return clone(self).set_params(weighting="cells")  # so that the rows chosen stand for those around them

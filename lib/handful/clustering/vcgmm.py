@@ -2,7 +2,8 @@
 
 import warnings
 from copy import copy
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -15,15 +16,10 @@ from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
     as_generator,
     check_integer,
-    check_options,
     check_sample_weight,
-    integer,
-    number,
-    one_of,
-    or_none,
 )
 from handful.clustering.distances import nearest_centers, probable_centers
-from handful.clustering.estimators import MixtureEstimator, word_or_centers
+from handful.clustering.estimators import MixtureEstimator, centers_of
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
     PAPER,
@@ -37,6 +33,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
+from handful.options import Count, NonNegative, check_options
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.types import Seed, Table
 
@@ -48,9 +45,9 @@ SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the sa
 N_SHIFT = 4096  # rows whose median becomes the origin
 
 
-def _algorithm(name, value, *, of):
+def _is_em(name, value, *, of, why):
     if not isinstance(value, TruncatedEM):
-        one_of(*ALGORITHMS)(name, value, of=of)
+        raise ValueError(f"{name} of {type(of).__name__} must be a TruncatedEM, got {name}={value!r}: {why}.")
 
 
 class VCGMM(MixtureEstimator):
@@ -105,45 +102,19 @@ class VCGMM(MixtureEstimator):
     (25, 2)
     """
 
-    _options = {
-        "n_clusters": integer(),
-        "coreset_size": or_none(integer()),
-        "n_neighbors": integer(),
-        "init": word_or_centers("auto", "greedy", "k-means++", "afkmc2"),
-        "assignment": one_of("soft", "hard", "hardened"),
-        "algorithm": _algorithm,
-        "tol": number(least=0),
-        "max_iter": integer(),
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        coreset_size: int | None = None,
-        n_neighbors: int = 5,
-        init: Any = "auto",
-        assignment: Literal["soft", "hard", "hardened"] = "soft",
-        algorithm: Literal["fast", "paper"] | TruncatedEM = "fast",
-        tol: float = 1e-4,
-        max_iter: int = 300,
-        warm_start: bool = False,
-        compute_labels: bool = True,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.coreset_size = coreset_size
-        self.n_neighbors = n_neighbors
-        self.init = init
-        self.assignment = assignment
-        self.algorithm = algorithm
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.compute_labels = compute_labels
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: Count = 8
+    _: KW_ONLY
+    coreset_size: Count | None = None
+    n_neighbors: Count = 5
+    init: Literal["auto", "greedy", "k-means++", "afkmc2"] | Annotated[Any, centers_of] = "auto"
+    assignment: Literal["soft", "hard", "hardened"] = "soft"
+    algorithm: Literal["fast", "paper"] | Annotated[TruncatedEM, _is_em] = "fast"
+    tol: NonNegative = 1e-4
+    max_iter: Count = 300
+    warm_start: bool = False
+    compute_labels: bool = True
+    random_state: Seed = None
+    verbose: bool = False
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Fit the mixture.

@@ -1,14 +1,17 @@
 """`ReplayBuffer`: a memory of past tasks in which each has an equal part."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from handful.blocks import check_in_memory
-from handful.checks import as_array, as_generator, check_options, check_sample_weight, integer
+from handful.checks import as_array, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose, take_rows
+from handful.options import Count, Options, check_options
+from handful.types import Seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Memory:
         return Memory(*(None if a is None else _copied(a[:size]) for a in (self.X, self.y)), self.indices[:size].copy())
 
 
-class ReplayBuffer(BaseEstimator):
+class ReplayBuffer(Options):
     """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024, Section 4.1).
 
     After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many of the new task. The
@@ -79,12 +82,10 @@ class ReplayBuffer(BaseEstimator):
     [10, 10, 10]
     """
 
-    _options = {"size": integer()}
-
-    def __init__(self, selector, size=100, *, random_state=None) -> None:
-        self.selector = selector
-        self.size = size
-        self.random_state = random_state
+    selector: Any
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
     def __len__(self):
         return sum(map(len, getattr(self, "memories_", ())))

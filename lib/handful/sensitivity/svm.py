@@ -1,17 +1,18 @@
 """`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.checks import as_generator, check_number, check_size, integer, number, one_of, or_none, signed_labels
-from handful.coreset import Coreset, Selector
+from handful.checks import as_generator, check_number, check_size, signed_labels
+from handful.coreset import Coreset, SizedSelector
 from handful.linalg import centred, one_blas_thread
+from handful.options import Count, Positive, number
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
@@ -39,7 +40,7 @@ class Scores:
     lower_bound: float
 
 
-class SVMCoreset(Selector):
+class SVMCoreset(SizedSelector):
     """Weighted rows on which a linear SVM trains about as well as on all of them.
 
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
@@ -100,38 +101,18 @@ class SVMCoreset(Selector):
     True
     """
 
-    _options = {
-        "l2": or_none(number(above=0)),
-        "n_clusters": one_of("auto", "log", otherwise=integer()),
-        "rule": one_of(*RULES),
-        "sampling": one_of("multinomial", "systematic"),
-        "xi": number(above=0, below=1),
-    }
     _needs_y = True
     _takes_sparse = True
     _draws = True
     _ranks = False
 
-    def __init__(
-        self,
-        size: int = 100,
-        *,
-        l2: float | None = None,
-        n_clusters: Literal["auto", "log"] | int = "auto",
-        rule: Literal["mixture", "tight", "paper"] = "mixture",
-        sampling: Literal["multinomial", "systematic"] = "multinomial",
-        xi: float = 0.1,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.size = size
-        self.l2 = l2
-        self.n_clusters = n_clusters
-        self.rule = rule
-        self.sampling = sampling
-        self.xi = xi
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    l2: Positive | None = None
+    n_clusters: Literal["auto", "log"] | Count = "auto"
+    rule: Literal["mixture", "tight", "paper"] = "mixture"
+    sampling: Literal["multinomial", "systematic"] = "multinomial"
+    xi: Annotated[float, number(above=0, below=1)] = 0.1
+    verbose: bool = False
 
     @property
     def _repeats(self):
