@@ -168,7 +168,7 @@ class LinearSVM(ClassifierMixin, Options):
             X, y, sample_weight = X[present], y[present], sample_weight[present]
         self.classes_, signs = signed_labels(y, "an SVM", several=True)
         signs = np.atleast_2d(signs)
-        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(signs, sample_weight)
+        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(y, sample_weight)
         X, center = centred(X, c)
         starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
@@ -196,22 +196,17 @@ class LinearSVM(ClassifierMixin, Options):
             )
         return self
 
-    def _class_factors(self, signs, sample_weight):
+    def _class_factors(self, y, sample_weight):
         # The factor of each row's class.
         if self.class_weight is None:
             return 1.0
-        members = np.vstack([-signs, signs]) > 0 if len(signs) == 1 else signs > 0
-        if self.class_weight == "balanced":
-            mass = members @ sample_weight
-            factors = mass.sum() / (len(mass) * mass)
-        else:
-            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight)
         if not ((factors > 0) & np.isfinite(factors)).all():
             raise ValueError(
                 f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out the rows of a class "
                 "that is not to count."
             )
-        return factors @ members
+        return factors[np.searchsorted(self.classes_, y)]
 
     @by_blocks
     def decision_function(self, X: Table) -> np.ndarray:
