@@ -6,7 +6,6 @@ constant, ``slope * squared distance``, so that it orders clusters as their dist
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numba
 import numpy as np
@@ -256,19 +255,12 @@ def update_neighbours(
             G[c, g + 1] = near[g]
 
 
-class Threads:
+class Threads(ThreadPoolExecutor):
     """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may use."""
 
     def __init__(self) -> None:
         self.n_threads = numba.get_num_threads()
-        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        if self._pool:
-            self._pool.shutdown()
+        super().__init__(self.n_threads)
 
     def run(self, kernel, n, *arguments, buffers=()):
         """``kernel(start, stop, *arguments, *arrays)`` on stretches that cover 0..n.
@@ -280,10 +272,8 @@ class Threads:
         def stretch(start, stop):
             kernel(start, stop, *arguments, *(np.zeros(shape, dtype) for shape, dtype in buffers))
 
-        if not self._pool or n < 64:
+        if self.n_threads == 1 or n < 64:
             stretch(0, n)
             return
-        edges = np.linspace(0, n, 4 * self.n_threads + 1).astype(int)
-        jobs = [self._pool.submit(stretch, int(a), int(b)) for a, b in pairwise(edges)]
-        for job in jobs:
-            job.result()
+        edges = np.linspace(0, n, 4 * self.n_threads + 1).astype(int).tolist()
+        list(self.map(stretch, edges, edges[1:]))

@@ -36,7 +36,8 @@ class Memory:
         """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be pickled with them."""
         if size >= len(self):
             return self
-        return Memory(*(None if a is None else _copied(a[:size]) for a in (self.X, self.y)), self.indices[:size].copy())
+        rows = np.arange(size)
+        return Memory(take_rows(self.X, rows), take_rows(self.y, rows), self.indices[rows])
 
 
 class ReplayBuffer(Options):
@@ -175,10 +176,6 @@ class ReplayBuffer(Options):
 
             weights = torch.as_tensor(weights, dtype=torch.float32, device=X.device)
         return X, y, weights
-
-
-def _copied(rows):
-    return rows.clone() if hasattr(rows, "new_tensor") else rows.copy()
 
 
 def _check_view(view, n):

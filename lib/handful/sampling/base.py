@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from handful.blocks import check_in_memory
-from handful.checks import as_generator
+from handful.checks import as_array, as_generator
 from handful.options import Count, check_options
 from handful.types import Seed, Table
 
@@ -97,8 +97,7 @@ class Sampler:
 def as_vector(values, dtype=np.float64):
     """An array or torch tensor of real numbers as a contiguous array; TypeError for complex ones."""
     check_in_memory("update", values)
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
+    values = as_array(values)
     if np.iscomplexobj(values):
         raise TypeError("losses, errors and weights must be real, got complex numbers.")
     return np.ascontiguousarray(values, dtype=dtype)
