@@ -17,7 +17,7 @@ help: ## Show this
 	@echo "Targets (what needs .venv sets it up first):"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables:"
-	@echo "  PROFILE=quick   for reproduce: quick, laptop or paper"
+	@echo "  PROFILE=quick   for reproduce: quick, laptop, paper or gpu"
 	@echo "  ONLY=fig06      for reproduce: part of a notebook's name, or a pattern with *"
 	@echo "  JOBS=1          for reproduce: notebooks at a time"
 	@echo "  TEST_JOBS=2     for test: processes"

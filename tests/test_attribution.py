@@ -87,7 +87,7 @@ def test_influence_refuses_what_it_cannot_attribute(noisy):
     X, y = noisy
     with pytest.raises(TypeError, match="knows Logistic and LeastSquares, got GaussianMixture"):
         influence(GaussianMixture(2), X, y, X, y)
-    with pytest.raises(ValueError, match=r"y_test holds \[2\], which y does not"):
+    with pytest.raises(ValueError, match=r"y_test must hold the classes .* got \[2\] besides"):
         influence(Logistic(), X, y, X[:1], [2])
     with pytest.raises(ValueError, match="X_test must have the 2 columns of X, got 1"):
         influence(Logistic(), X, y, X[:, :1], y)

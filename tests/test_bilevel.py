@@ -150,7 +150,7 @@ def test_a_second_choice_that_does_not_converge_leaves_the_first(monkeypatch):
         return found
 
     monkeypatch.setattr(Forward, "_grow", fails)
-    monkeypatch.setattr("handful.bilevel.forward.RISE", -10.0)  # a second choice is made whatever the first one is
+    monkeypatch.setattr("handful.bilevel.strategy.RISE", -10.0)  # a second choice is made whatever the first one is
     assert selector.fit(X, y).indices_.tolist() == first.indices.tolist()
     assert selector.weights_ == pytest.approx(first.weights)
 

@@ -3,7 +3,6 @@ whole bilevel objective, and quadratic programs."""
 
 import tracemalloc
 
-import clarabel
 import numpy as np
 import pytest
 from handful import BilevelCoreset, LeastSquares, Logistic
@@ -17,6 +16,7 @@ from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, Squared
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive_bilevel import derivative, inner_solution, outer_after_training, outer_loss, share
+from qp_oracle import on_the_simplex
 from scipy import sparse
 from scipy.special import expit
 from scipy.stats import spearmanr
@@ -49,7 +49,7 @@ def data_of(problem, *, n=60, d=4, seed=0):
 def model_of(problem, X, y, rows=None, *, u=None, c=None, ihvp=None, weighted=False):
     """A trained model that holds some rows, all by default."""
     u = np.ones(X.shape[0]) if u is None else u
-    data = Rows(X, problem.encode(y), u, np.flatnonzero(u == 0))
+    data = Rows(X, y, u, np.flatnonzero(u == 0))
     model = problem.model(data, np.random.default_rng(0), ihvp=ihvp, weighted=weighted)
     model.add(np.arange(X.shape[0]) if rows is None else rows)
     model.fit(c)
@@ -288,7 +288,7 @@ def test_the_linear_rule_takes_the_steepest_descent_of_the_outer_loss(problem):
     chosen = greedy(problem, 8, Forward(n_start=2)).fit(X, y, u).indices_
     for before, after in steps(chosen, 2):
         rows = np.setdiff1d(np.arange(25), before)
-        parts = [p for p, _ in problem.parts()]
+        parts = TRAINERS if problem is JOINT else [problem]
         slopes = [sum(derivative(p, X, y, u, share(25, before), k) for p in parts) for k in rows]
         assert after == rows[np.argmin(slopes)]
 
@@ -421,17 +421,6 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
 # Weights -------------------------------------------------------------------------------------------------------------
 
 
-def quadratic_program(Q, b):
-    s = len(b)
-    quiet = clarabel.DefaultSettings()
-    quiet.verbose = False
-    quiet.tol_gap_abs = quiet.tol_gap_rel = quiet.tol_feas = 1e-12
-    A = sparse.vstack([np.ones((1, s)), -sparse.eye(s)]).tocsc()
-    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(s)]
-    solver = clarabel.DefaultSolver(sparse.triu(Q).tocsc(), -b, A, np.r_[1, np.zeros(s)], cones, quiet)
-    return np.array(solver.solve().x)
-
-
 @settings(max_examples=200)
 @example(7, 7, 2, -4.0, 0.1)  # rows that must come back, then block the way
 @example(0, 8, 1, -8.0, 1)  # so ill-conditioned that the sum is off by rounding
@@ -446,7 +435,7 @@ def test_simplex_quadratic_is_the_quadratic_program(seed, s, rank, log_damping, 
     b = size * rng.normal(size=s) * np.sqrt(np.diag(Q))
     start = rng.dirichlet(np.ones(s)) * (rng.random(s) < 0.7)
     start = start / start.sum() if start.any() else np.full(s, 1 / s)
-    c, naive = simplex_quadratic(Q, b, start), quadratic_program(Q, b)
+    c, naive = simplex_quadratic(Q, b, start), on_the_simplex(Q, b)
     assert c.min() >= 0
     assert c.sum() == pytest.approx(1, abs=1e-9)
     value, best = (0.5 * x @ Q @ x - b @ x for x in (c, naive))
@@ -483,7 +472,7 @@ def test_optimised_weights_are_a_local_minimum_of_the_sum_of_the_outer_losses(pr
     X, y = blobs(problems[0])
     rows = np.arange(15)
     models = [model_of(problem, X, y, rows) for problem in problems]
-    c = optimise_weights(models[0] if len(models) == 1 else JointModel(models), max_iter=200, tol=1e-12)
+    c = optimise_weights(models[0] if len(models) == 1 else JointModel(models, [1.0, 1.0]), max_iter=200, tol=1e-12)
 
     def outer(c):
         return sum(outer_after_training(p, X, y, np.ones(300), share(300, rows, c)) for p in problems)

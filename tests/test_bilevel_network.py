@@ -9,15 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset, Logistic  # noqa: E402 (needs torch)
-from handful.bilevel import (  # noqa: E402
-    ConjugateGradients,
-    ConvergenceError,
-    Forward,
-    Network,
-    NeumannSeries,
-    Problem,
-    TrainConfig,
-)
+from handful.bilevel import ConjugateGradients, ConvergenceError, Forward, Network, NeumannSeries, Problem, TrainConfig  # noqa: E402
 from handful.models.base import Rows  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)
@@ -37,7 +29,7 @@ def data():
 
 def selection(data, problem, ihvp=None, rows=range(12)):
     X, y = data
-    model = problem.model(Rows(X, problem.encode(y), np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
+    model = problem.model(Rows(X, y, np.ones(len(X)), np.empty(0, int)), None, ihvp=ihvp)
     model.add(list(rows))
     model.fit()
     return model
@@ -204,7 +196,7 @@ import sys
 class Hidden:
     def find_spec(self, name, *_):
         if name.partition(".")[0] == "torch":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name="torch")
 
 sys.meta_path.insert(0, Hidden())
 import handful.bilevel, handful.continual
@@ -226,7 +218,7 @@ for use in (lambda: handful.bilevel.Network, fit, lambda: handful.continual.netw
 
 def test_what_needs_torch_says_so_without():
     said = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True).stdout
-    wanted = ("Network needs", "a Problem with a loss in torch needs", "views of a torch network need")
+    wanted = ("Network needs", "a Problem with a loss in torch needs", "network_views needs")
     assert said.splitlines() == [f"{who} torch: pip install torch." for who in wanted]
 
 

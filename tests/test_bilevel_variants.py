@@ -15,10 +15,8 @@ from handful.bilevel import (
     Problem,
     Regularised,
 )
-from handful.bilevel.outer import outer_rows
-from handful.models.base import Rows
-from handful.models.generic import GenericModel
-from handful.models.joint import model_for
+from handful.models.base import Rows, outer_rows
+from handful.models.problem import GenericModel
 from naive_bilevel import derivative, outer_after_training, share
 from scipy.special import expit
 from sklearn.base import clone
@@ -42,7 +40,7 @@ def selection(problem, X, y, chosen, *, ihvp=None):
 
 
 def opened(problem, rows, chosen, *, ihvp=None):
-    model = model_for(problem, rows, np.random.default_rng(0), ihvp=ihvp)
+    model = problem.model(rows, np.random.default_rng(0), ihvp=ihvp)
     model.add(chosen)
     return model
 

@@ -6,7 +6,6 @@ from handful.dictionary import L1, L2, MeasurementSelector, Recovery, wavelet_at
 from handful.dictionary.selector import recovery_error
 from handful_papers.bico.fig12_dictionary import approximate_greedy, gaussian_atoms
 from sklearn.linear_model import Lasso
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 D = 24
 
@@ -24,11 +23,6 @@ def atoms(rng):
 def scores(recovery, A, atoms, X, *, quadratic):
     estimates, state = recovery.recover(A, X @ A.T)
     return recovery.scores(A, atoms, X - estimates, state, quadratic=quadratic)
-
-
-@parametrize_with_checks([MeasurementSelector(size=1), MeasurementSelector(recovery=L2(), size=1, rule="linear")])
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)
 
 
 # --- recoveries

@@ -7,17 +7,6 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
-from sklearn.utils.estimator_checks import estimator_checks_generator
-
-# Batches are drawn along the rows: see test_contracts for what holds of a row of weight two.
-CHECKS = estimator_checks_generator(MiniBatchKMeans(n_clusters=3, n_steps=100, random_state=0))
-
-
-@pytest.mark.parametrize(
-    ("estimator", "check"), [(one, c) for one, c in CHECKS if "check_sample_weight_equivalence_on" not in str(c)]
-)
-def test_is_a_scikit_learn_clusterer(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from handful import LeastSquares
 from handful.bilevel import BilevelCoreset
-from handful.proxies import CNTK, RBF, Nystrom, TreeLeaves
+from handful.proxies import CNTK, RBF, Nystrom
 from handful.proxies.nystrom import BLOCK, kernel_blocks
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import polynomial_kernel
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 
 class Counting:
@@ -38,11 +37,6 @@ def kernel_matrix(kernel, X, Y, cache):
 @pytest.fixture
 def X():
     return np.random.default_rng(0).normal(size=(2 * BLOCK + 30, 5))
-
-
-@parametrize_with_checks([Nystrom(RBF(0.1), n_landmarks=20), TreeLeaves(n_components=4)])
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)
 
 
 def test_features_are_those_of_the_formula(X):
@@ -90,8 +84,7 @@ def test_repeated_rows_leave_fewer_features():
 def test_a_selector_goes_on_from_features():
     digits = load_digits()
     pipeline = make_pipeline(
-        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0),
-        BilevelCoreset(LeastSquares(), size=10, random_state=0),
+        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0), BilevelCoreset(LeastSquares(), size=10, random_state=0)
     )
     pipeline.fit(digits.data[:300].astype(np.float32), digits.target[:300])
     assert len(set(pipeline[-1].indices_)) == 10
@@ -119,16 +112,16 @@ def test_another_kernel_other_rows_and_other_landmarks_are_other_files(X, tmp_pa
         np.testing.assert_array_equal(found, RBF(kernel)(rows, landmarks))
 
 
-@pytest.mark.parametrize("damage", [b"", b"no array", None])
-def test_a_damaged_file_in_the_cache_is_named(X, tmp_path, damage):
-    kernel_matrix(RBF(0.1), X[:10], X[:5], cache=tmp_path)
-    [path] = tmp_path.iterdir()
-    if damage is None:
-        np.save(path, np.ones((10, 4)))
-    else:
-        path.write_bytes(damage)
-    with pytest.raises(ValueError, match=rf"{path.name} in the kernel's cache .*delete it"):
-        kernel_matrix(RBF(0.1), X[:10], X[:5], cache=tmp_path)
+@pytest.mark.parametrize("damage", [b"", b"no array"])
+@pytest.mark.filterwarnings("ignore:Exception while loading results")
+def test_a_damaged_file_in_the_cache_is_made_again(X, tmp_path, damage):
+    kernel = Counting(RBF(0.1))
+    for n_rows in (10, 20, 20):
+        np.testing.assert_array_equal(kernel_matrix(kernel, X[:10], X[:5], tmp_path), RBF(0.1)(X[:10], X[:5]))
+        assert kernel.rows == n_rows
+        if n_rows == 10:
+            [path] = tmp_path.rglob("output.pkl")
+            path.write_bytes(damage)
 
 
 class Interrupted(Counting):
@@ -143,7 +136,7 @@ class Interrupted(Counting):
 def test_an_interrupted_run_keeps_what_it_has(X, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         kernel_matrix(Interrupted(RBF(0.1)), X, X[:5], cache=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2  # whole blocks, nothing half written
+    assert len(list(tmp_path.rglob("output.pkl"))) == len(X) // BLOCK  # whole blocks
 
 
 def test_a_kernel_that_cannot_be_told_from_others_is_not_cached(X, tmp_path):

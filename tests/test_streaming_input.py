@@ -5,15 +5,13 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from handful.baselines import KCenter, UniformCoreset
-from handful.sensitivity.lightweight import LightweightCoreset
+from handful.baselines import UniformCoreset
 from handful.sensitivity.svm import SVMCoreset
 from handful.streaming import ClassBalancedReservoir, MergeReduce, Reservoir, ReservoirCoreset, reservoir
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 
 class Refusing(UniformCoreset):
@@ -31,18 +29,6 @@ def of(kind, **options):
     if kind is ReservoirCoreset:
         return kind(UniformCoreset(), size=20, random_state=0, **options)
     return kind(Refusing(), size=20, leaf_size=50, random_state=0, **options)
-
-
-@parametrize_with_checks(
-    [
-        MergeReduce(LightweightCoreset(), size=5, leaf_size=10, n_slots=2),
-        ReservoirCoreset(KCenter(), size=5, n_held=20),
-        Reservoir(5),
-        ClassBalancedReservoir(5),
-    ]
-)
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)
 
 
 KINDS = [MergeReduce, Reservoir, ClassBalancedReservoir, ReservoirCoreset]

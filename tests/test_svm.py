@@ -16,13 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from svm_oracle import qp_svm, random_svm
-
-
-@parametrize_with_checks([LinearSVM()])
-def test_estimator_checks(estimator, check):
-    check(estimator)
 
 
 def make(rng, n, d, *, spread=1.0, noise=1.0):

@@ -1,13 +1,7 @@
 """A user's script under `mypy --strict` gets the types of what the library hands back."""
 
-import ast
-import inspect
 import re
-import typing
-from importlib import import_module
-from pkgutil import walk_packages
 
-import handful
 import pytest
 
 SCRIPT = """\
@@ -38,39 +32,6 @@ handful.estimator.CoresetEstimator
 handful.comparison.Comparison
 handful.attribution.Suspects
 """.splitlines()
-
-
-def _classes():
-    for module in walk_packages(handful.__path__, "handful."):
-        for _, cls in inspect.getmembers(import_module(module.name), inspect.isclass):
-            if cls.__module__ == module.name and "_options" in vars(cls):
-                yield cls
-
-
-def _words_of(check):
-    """The words that an option may be, from what its check says of another one; none where any text is refused."""
-    try:
-        check("option", "no such word", of=None)
-    except (ValueError, TypeError) as error:
-        found = re.search(r"must be one of (\(.*\)), got|it may also be (.*)\.$", str(error))
-        if found:
-            said = ast.literal_eval(found[1] or f"({found[2].replace(' or ', ', ')},)")
-            return {word for word in said if isinstance(word, str)}
-    return set()
-
-
-def test_an_option_that_is_a_word_says_so_in_its_type():
-    tried = 0
-    for cls in _classes():
-        hints = typing.get_type_hints(cls.__init__)
-        for name in inspect.signature(cls).parameters:
-            words = _words_of(vars(cls)["_options"][name]) if name in vars(cls)["_options"] else set()
-            if words and hints.get(name) is not typing.Any:  # `Any` where centres or a matrix may stand as well
-                parts = [hints[name], *typing.get_args(hints[name])]
-                typed = {word for part in parts if typing.get_origin(part) is typing.Literal for word in part.__args__}
-                assert typed == words, (cls, name)
-                tried += 1
-    assert tried >= 12
 
 
 def test_a_strict_user_gets_types(tmp_path):

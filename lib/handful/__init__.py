@@ -50,5 +50,6 @@ __getattr__, __dir__ = lazy_names(
         "continual": "handful.continual",
         "data": "handful.data",
         "dictionary": "handful.dictionary",
+        "network_influence": "handful.tangent",
     },
 )

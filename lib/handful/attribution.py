@@ -12,8 +12,9 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_integer, check_memory, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
+from handful.matching.likelihoods import LinearLikelihood
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
 from handful.types import Seed, Table
@@ -35,24 +36,12 @@ class _Linear:
         X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
         if X_test.shape[1] != X.shape[1]:
             raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
-        self.problem, Y = problem, problem.encode(y)
-        if problem.classifies:
-            labels = np.unique(y)
-            if not np.isin(y_test, labels).all():
-                raise ValueError(f"y_test holds {np.setdiff1d(y_test, labels)[:3].tolist()}, which y does not.")
-            Y_test = problem.encode(np.concatenate([labels, y_test]))[len(labels) :]
-        else:
-            Y_test = problem.encode(y_test)
-        self.A, self.A_test = self._design(X), self._design(X_test)
-        self.Y, self.Y_test = Y.astype(X.dtype), Y_test.astype(X.dtype)
-        self.k = Y.shape[1]
-        self.link = problem.link(self.k)
-        self.l2 = np.full((self.A.shape[1], 1), problem.l2, dtype=X.dtype)
-        if problem.fit_intercept and not problem.penalise_intercept:
-            self.l2[-1] = 0
-
-    def _design(self, X):
-        return np.column_stack([X, np.ones(len(X), X.dtype)]) if self.problem.fit_intercept else X
+        rows = LinearLikelihood(problem, y)
+        test = LinearLikelihood(problem, y_test, rows.classes, "y_test")
+        self.A, self.A_test = rows.design(X), rows.design(X_test)
+        self.Y, self.Y_test = rows.target.astype(X.dtype), test.target.astype(X.dtype)
+        self.k, self.link = rows.n_outputs, rows.link
+        self.l2 = (problem.l2 * rows.penalised(X.shape[1])[: self.A.shape[1], None]).astype(X.dtype)
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
@@ -221,6 +210,8 @@ def unrolled(
             C = model.link.hessians(P)
             bent = C @ U if k > 1 else C * U  # the same, but a product of matrices of one entry takes longer
             V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
+    if not np.isfinite(scores).all():
+        raise ConvergenceError("the training diverged: scale the features, or take a smaller learning_rate.")
     return scores / n_replays
 
 
@@ -284,7 +275,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     Raises
     ------
     ValueError
-        for a class of fewer rows than folds, and for too few trees to have an out-of-bag prediction of each row
+        for labels that are not one a row, a class of fewer rows than folds, and for too few trees to have an out-of-bag
+        prediction of each row
     TypeError
         for what is no classifier or regressor
 
@@ -304,6 +296,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     """
     rng = as_generator(random_state)
     check_in_memory("suspects", X, y)
+    if np.ndim(y) != 1:
+        raise ValueError(f"y must hold one label a row, shape (n,), got shape {np.shape(y)}.")
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if isinstance(estimator, Logistic | LeastSquares):

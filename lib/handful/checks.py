@@ -2,9 +2,6 @@
 
 import operator
 import os
-from collections import ChainMap
-from functools import partial
-from itertools import chain
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,7 +12,6 @@ from sklearn.utils.multiclass import type_of_target
 from handful.blocks import check_in_memory
 
 LARGEST = float(np.finfo(np.float64).max)
-LARGEST_ENTRY = LARGEST**0.25  # of float64 arrays: products of four do not overflow
 MAX_SEED = np.iinfo(np.int32).max
 LIMITS = {
     "above": (operator.gt, "greater than"),
@@ -66,50 +62,6 @@ def _check(name, value, kind, what, limits, of, why):
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
 
 
-def integer(**limits):
-    """An entry of a table of `_options`: an integer; limits as in `check_integer`."""
-    return partial(check_integer, **limits)
-
-
-def number(**limits):
-    """An entry of a table of `_options`: a finite number; limits as in `check_number`."""
-    return partial(check_number, **limits)
-
-
-def one_of(*allowed, otherwise=None):
-    """An entry of a table of `_options`: one of these words or values, or what the entry `otherwise` allows."""
-
-    def check(name, value, *, of):
-        if any(value is other or (type(value) is type(other) and value == other) for other in allowed):
-            return
-        if otherwise is None:
-            raise ValueError(f"{name} of {type(of).__name__} must be one of {allowed}, got {name}={value!r}.")
-        otherwise(name, value, of=of, why=f"it may also be {' or '.join(map(repr, allowed))}")
-
-    return check
-
-
-def or_none(entry):
-    """An entry of a table of `_options` that may also be None."""
-
-    def check(name, value, *, of):
-        if value is not None:
-            entry(name, value, of=of)
-
-    return check
-
-
-def check_options(estimator):
-    """ValueError unless the options of `estimator` are what the tables of its class and of its bases ask.
-
-    A class declares its own, ``_options = {"size": integer(), "rule": one_of("linear", "quadratic")}``; an entry
-    replaces that of the same name in a base.
-    """
-    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name in chain(*tables.maps):  # its own first: what a base is given may have another name here
-        tables[name](name, getattr(estimator, name), of=estimator)
-
-
 def check_dtype(dtype):
     """ValueError unless `dtype` is float32 or float64."""
     if dtype not in (np.float32, np.float64, "float32", "float64"):
@@ -149,8 +101,7 @@ def check_vector(values, name, n=None, *, least=None):
     if not (-np.inf < low and high < np.inf) or (least is not None and low < least):
         limit = "" if least is None else f" of at least {least}"
         raise ValueError(f"{name} must hold finite numbers{limit}, got {low:.3g} to {high:.3g}.")
-    if max(high, -low) > LARGEST_ENTRY:
-        check_magnitude(out, name, out.dtype)
+    check_magnitude(out, name, out.dtype)
     return out
 
 
@@ -196,6 +147,15 @@ def check_sample_weight(sample_weight, n):
     if not np.finfo(np.float64).tiny <= total < np.inf:
         raise ValueError(f"sample_weight must have a finite sum of at least 2e-308, got {total:.3g}.")
     return sample_weight
+
+
+def without_absent(y, sample_weight):
+    """`y` with the label of a row that counts for each row of weight zero, so that no class is of absent rows only."""
+    if y is None or sample_weight.all():
+        return y
+    y = np.array(y)
+    y[sample_weight == 0] = y[np.argmax(sample_weight > 0)]
+    return y
 
 
 def check_magnitude(values, name, dtype):

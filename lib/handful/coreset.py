@@ -1,12 +1,12 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
@@ -16,14 +16,15 @@ from handful.checks import (
     as_generator,
     check_coreset,
     check_magnitude,
-    check_options,
     check_sample_weight,
     check_size,
     checked_shape,
-    integer,
+    without_absent,
 )
+from handful.lazy import module_with_torch
+from handful.options import Count, Options, check_options
 from handful.sources import is_dask, is_files
-from handful.types import Block, Table, joined, take_rows
+from handful.types import Block, Seed, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
 OF_ONE_CLASS = 10  # times `size` rows are drawn from a block that holds one class, as any of them may matter
@@ -90,38 +91,35 @@ class Coreset:
         Items are those of `dataset` with the point's weight (a 0-d float32 tensor) appended; to a dictionary, as the
         items of Hugging Face's data sets are, as its entry "weight".
         """
-        from handful.torch_data import WeightedSubset
-
-        return WeightedSubset(dataset, self.indices, self.weights)
+        torch_data = module_with_torch("handful.torch_data", "the subset of a torch data set")
+        return torch_data.WeightedSubset(dataset, self.indices, self.weights)
 
 
 def _rows_of(array, indices):
     return Blocks(array).take(indices).X if is_dask(array) else take_rows(array, indices)
 
 
-class Selector(BaseEstimator):
+class Selector(Options):
     """Base class: checks the input once, then asks the subclass's `_select` for a coreset.
 
-    A subclass sets its hyper-parameters in `__init__` (keyword-only; `size` and `random_state` among
-    them) and implements
+    A subclass declares its hyper-parameters as fields (`handful.options.Options`), `size` and `random_state` among
+    them, and implements
 
     ``_select(X, y, sample_weight, rng) -> (indices, weights)``
 
     where `X` is a checked 2-d array or CSR matrix of finite floats, `y` a 1-d array or None,
     `sample_weight` a float64 array of length n (ones where the caller gave none) and `rng` a
-    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected. A table `_options` says
-    what its options may be (`check_options`).
+    `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
     """
 
-    _options = {"size": integer()}  # those of a subclass are added: see `check_options`
     _needs_y = False  # `fit` refuses y=None
     _takes_sparse = False
-    _dtypes: tuple[type, ...] = (np.float64, np.float32)  # others are converted to the first
+    _dtypes: ClassVar[tuple[type, ...]] = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _draws = False  # independent rows whose weights estimate every sum: each block draws its share of `size`
     _rows_per_column = 4  # the fewest rows of a block for each column
-    _size_per_column: float = 0  # a smaller `size` is chosen from a sample of the blocks: see `_select_blocks`
+    _size_per_column: ClassVar[float] = 0  # a smaller `size` is chosen from a sample: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
@@ -219,7 +217,7 @@ class Selector(BaseEstimator):
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
-        return X, y, sample_weight
+        return X, without_absent(y, sample_weight), sample_weight
 
     def _check_X_y(self, X, y):
         options = dict(
@@ -263,6 +261,14 @@ class Selector(BaseEstimator):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
+
+
+class SizedSelector(Selector):
+    """Base of the selectors whose first argument is the size, the rest of their options being given by name."""
+
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
 
 def uniform_rows(blocks, size, rng):

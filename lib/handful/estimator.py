@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sized
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_para
 from handful.blocks import check_in_memory, is_blocks, rowwise
 from handful.checks import MAX_SEED, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose
+from handful.options import Options
 from handful.types import Seed, Table, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
@@ -56,7 +58,7 @@ def _check_takes_weights(estimator):
     )
 
 
-class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
+class CoresetEstimator(MetaEstimatorMixin, Options):
     """Select a coreset, then fit `estimator` on it: drops into a Pipeline or a GridSearchCV.
 
     Parameters
@@ -89,11 +91,11 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, selector: Any, estimator: Any, *, memory: Any = None, random_state: Seed = None) -> None:
-        self.selector = selector
-        self.estimator = estimator
-        self.memory = memory
-        self.random_state = random_state
+    selector: Any
+    estimator: Any
+    _: KW_ONLY
+    memory: Any = None
+    random_state: Seed = None
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> Self:
         """Select from (X, y), then fit a clone of `estimator` on the weighted selection.

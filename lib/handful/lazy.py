@@ -4,6 +4,16 @@ import sys
 from importlib import import_module
 
 
+def module_with_torch(name, what):
+    """A module that imports torch; where torch is missing, ImportError says `what` needs it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(f"{what} needs torch: pip install torch.") from error
+
+
 def lazy_names(package, homes):
     """`__getattr__` and `__dir__` of a package some of whose names are imported only when they are asked for.
 
@@ -17,7 +27,7 @@ def lazy_names(package, homes):
     def __getattr__(name):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(homes[name])  # what it lacks is told, where pkgutil would ask this function again
+        home = module_with_torch(homes[name], name)  # what it lacks is told: pkgutil would ask this function again
         return home if homes[name] == f"{package}.{name}" else getattr(home, name)
 
     def __dir__():

@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 
-from handful.checks import check_coreset
+import torch
+from torch.utils.data import Subset
 
-try:
-    import torch
-    from torch.utils.data import Subset
-except ImportError as error:
-    raise ImportError("the subset of a torch data set needs torch: pip install torch.") from error
+from handful.checks import check_coreset
 
 
 class WeightedSubset(Subset):

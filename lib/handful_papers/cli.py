@@ -12,19 +12,21 @@ _NEEDED = ("papermill", "nbformat", "ipykernel", "matplotlib", "pandas", "seabor
 def add_commands(commands):
     """Add the reproduction's commands to an argparse object of sub-parsers."""
     from handful_papers.claims import PROFILES
+    from handful_papers.experiment import GPU
 
     words = "run the papers' notebooks: those that are not current; a killed run goes on where it was"
     where = "Each writes its record, rows, pictures and executed notebook to figures/PROFILE of the checkout."
     reproduce = commands.add_parser("reproduce", help=words, description=f"{words}. {where}")
-    words = "quick (small data, minutes; the default), laptop (the papers' data, hours) or paper (the papers' protocol)"
-    reproduce.add_argument("--profile", choices=PROFILES, default="quick", help=words)
+    profiles, words = (*PROFILES, GPU), "quick (small data, minutes; the default), laptop (the papers' data, hours), "
+    words += "paper (the papers' protocol) or gpu (the figures that want a GPU, in parts of minutes; needs CUDA)"
+    reproduce.add_argument("--profile", choices=profiles, default="quick", help=words)
     reproduce.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (default: 1)")
     reproduce.add_argument("--dask", metavar="ADDRESS", help="run the tasks of sweeps on this dask scheduler")
     reproduce.add_argument("--force", action="store_true", help="run what is current, too")
     listing = commands.add_parser("list", help="list the notebooks: what they make, minutes, whether current")
-    listing.add_argument("--profile", choices=PROFILES, default="quick")
+    listing.add_argument("--profile", choices=profiles, default="quick")
     report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
-    report.add_argument("--profile", choices=PROFILES, action="append", help="default: the committed ones")
+    report.add_argument("--profile", choices=profiles, action="append", help="default: the committed ones")
     report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
     report.add_argument(
         "--crate", action="store_true", help="write figures/ro-crate-metadata.json, an RO-Crate of the records"
@@ -59,10 +61,13 @@ def _with_extra(run):
 
 def _reproduce(args):
     from handful_papers import run, site
+    from handful_papers.experiment import GPU
 
     if args.dask:
         os.environ["HANDFUL_DASK"] = args.dask
     runs = run.plan(args.profile, args.only)
+    if args.profile == GPU:
+        run.check_gpu(runs)
     outcomes = run.reproduce(runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True))
     table = site.terminal((args.profile,), only=list(outcomes))
     print(f"\n{table}\nResults: {run.FIGURES / args.profile}. `make docs` builds the site.")
@@ -83,11 +88,16 @@ def _list(args):
 def _report(args):
     from handful_papers import crate, picture, run, site
 
-    profiles = tuple(args.profile or run.COMMITTED)
-    if args.judge:
-        for path, record in run.records(profiles=profiles)[0]:
+    profiles, lost = tuple(args.profile or run.COMMITTED), []
+    for path, record in run.records(profiles=profiles)[0] if args.judge else ():
+        try:
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
+        except ValueError as error:
+            lost.append(str(error))
+    if lost:
+        print(*(f"Not judged: {sentence}" for sentence in lost), "Picture and pages stay as they were.", sep="\n")
+    elif args.judge:
         picture.write()
         for page in (run.FIGURES.parent / "docs").glob("*.md"):
             page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -101,7 +111,7 @@ def _report(args):
         if row["stale"] or (row["record"] or {}).get("dirty")
     ]
     print(*(f"wrong: {sentence}" for sentence in wrong if args.check), sep="\n", end="")
-    return 1 if args.check and wrong else 0
+    return 1 if lost or (args.check and wrong) else 0
 
 
 def _audit(args):

@@ -21,18 +21,19 @@ from handful_papers.provenance import (
     PACKAGES,
     commit,
     expected_hash,
-    git,
     level,
     machine,
-    plain,
     threads,
     to_json,
     versions,
     write_atomically,
 )
+from handful_papers.tasks import run_task, workers
 
 # Parameters that decide how a run goes and not what it finds.
 NOT_PROTOCOL = ("device", "n_jobs", "show")
+# The profile of the figures that want a GPU: as `paper`, but for what their entry changes.
+GPU = "gpu"
 
 
 # --- what the .toml files say
@@ -75,9 +76,12 @@ def figure(name):
         for item in about["item"]:
             for key in ("label", "title", "about"):
                 item[key] + ""
-        for profile in PROFILES:
-            if not about["profiles"][profile]["minutes"] > 0:
-                raise ValueError(f"`minutes` of {profile} must be above 0")
+        profiles = about["profiles"]
+        if GPU in profiles:
+            profiles[GPU] = profiles["paper"] | profiles[GPU]
+        for profile in (*PROFILES, *profiles.keys() - PROFILES):
+            if not profiles[profile]["minutes"] > 0 or profile not in (*PROFILES, GPU):
+                raise ValueError(f"profiles are {', '.join(PROFILES)} and {GPU}, with `minutes` above 0; see {profile}")
     except FileNotFoundError:
         raise ValueError(f"{name} has no entry: write {path} (CONTRIBUTING says what it holds).") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -173,7 +177,8 @@ class Experiment:
         """Rows of ``function(**setting, seed=seed, **shared)`` for every setting and seed, in that order.
 
         Each finished task is kept by `joblib.Memory` until the record is saved, so that a killed run goes on where it
-        stopped; a task runs again if its arguments, its function's module or the versions of what computes change.
+        stopped; a task runs again if its arguments, its function's module or the versions of what computes change. A
+        long task keeps its parts, too (see `tasks.part`).
 
         Parameters
         ----------
@@ -207,10 +212,11 @@ class Experiment:
             tasks = random.Random(f"{self.name} {function.__name__}").sample(
                 tasks, math.ceil(len(tasks) * float(share))
             )
-        memory = Memory(self.folder / ".tasks" / self._stem, verbose=0)
-        run, key = memory.cache(run_task), [inspect.getsource(inspect.getmodule(function)), versions(PACKAGES[1:])]
+        folder = self.folder / ".tasks" / self._stem
+        run = Memory(folder, verbose=0).cache(run_task, ignore=["folder"])
+        key = [inspect.getsource(inspect.getmodule(function)), versions(PACKAGES[1:])]
         with workers(n_jobs) as parallel:
-            calls = (delayed(run)(function, shared | task, key) for task in tasks)
+            calls = (delayed(run)(function, shared | task, key, str(folder)) for task in tasks)
             results = list(tqdm(parallel(calls), total=len(tasks), desc=function.__name__, unit="task", disable=None))
         frames = []
         for task, (rows, seconds, sha) in zip(tasks, results):
@@ -261,7 +267,7 @@ class Experiment:
             raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
         with contextlib.suppress(ValueError):
             for stem in read_record(path)["figures"]:  # a picture that the notebook no longer makes must not stay
-                for suffix in ("png", "pdf"):
+                for suffix in ("png", "pdf") if f"{stem}_".startswith(f"{self._stem}_") else ():
                     path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
@@ -317,34 +323,6 @@ def _is_plain(value):
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str))
-
-
-def run_task(function, arguments, key):
-    """(rows, seconds, commit) of one task; `key` only tells tasks of other code apart."""
-    start = time.perf_counter()
-    result = function(**arguments)
-    rows = result.to_dict("records") if hasattr(result, "to_dict") else [dict(row) for row in result]
-    return json.loads(json.dumps(rows, default=plain)), time.perf_counter() - start, git("rev-parse", "HEAD")
-
-
-@contextlib.contextmanager
-def workers(n_jobs):
-    """A function of joblib's delayed calls that gives their results in order, as they come.
-
-    Calls run in this process, in `n_jobs` others of one thread each, or on the scheduler that ``$HANDFUL_DASK`` names.
-    """
-    from joblib import Parallel, parallel_config
-
-    if address := os.environ.get("HANDFUL_DASK"):
-        from dask.distributed import Client
-
-        with Client(address), parallel_config("dask"):
-            yield Parallel(return_as="generator")
-    elif n_jobs == 1:
-        yield Parallel(1, return_as="generator")
-    else:
-        with parallel_config("loky", inner_max_num_threads=1):
-            yield Parallel(n_jobs, return_as="generator")
 
 
 def run_of(record, folder):

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from handful_papers.claims import judge_all, read_record
-from handful_papers.experiment import claims_table, figure, names, run_of
+from handful_papers.experiment import GPU, claims_table, figure, names, run_of
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
 NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
-COMMITTED = ("paper", "laptop")  # quick results are build output: a fresh clone has none
+COMMITTED = ("paper", GPU, "laptop")  # the largest first; quick results are build output: a fresh clone has none
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Where a checkout, an environment or a kernel's cells lie.
 _HERE = re.compile(r"(?:/[\w.+-]+)+/(?:(?=(?:data|lib|notebooks|site-packages)/)|ipykernel_\d+/\d+\.py:\d+: )")
@@ -38,7 +38,7 @@ class Planned:
 
 
 def plan(profile, only=()):
-    """What `handful reproduce` runs, as a list of `Planned`.
+    """What `handful reproduce` runs, as a list of `Planned`; of profile gpu those figures that have it.
 
     Parameters
     ----------
@@ -52,7 +52,19 @@ def plan(profile, only=()):
     chosen = {p: [n for n in names() if p in n or fnmatch(n, p) or fnmatch(n.split("/")[1], p)] for p in only}
     if lost := [pattern for pattern, found in chosen.items() if not found]:
         raise ValueError(f"no notebook matches {lost[0]!r}; there are: {', '.join(names())}.")
-    return [_plan(n, profile) for n in names() if not only or any(n in found for found in chosen.values())]
+    wanted = [n for n in names() if not only or any(n in found for found in chosen.values())]
+    return [_plan(n, profile) for n in wanted if profile != GPU or GPU in figure(n)["profiles"]]
+
+
+def check_gpu(runs):
+    """ValueError where profile gpu has nothing to run, or torch no GPU to run it on."""
+    import torch
+
+    if not runs:
+        having = ", ".join(n for n in names() if GPU in figure(n)["profiles"])
+        raise ValueError(f"profile gpu is of {having} alone: take another profile.")
+    if not torch.cuda.is_available():
+        raise ValueError("profile gpu needs a CUDA device, and torch finds none: profile laptop is for a CPU.")
 
 
 def _plan(name, profile):
@@ -127,7 +139,7 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, force=False, tell=print):
 
 def _is_current(run, figures):
     try:
-        record = read_record(figures / run.profile / f"{run.name}.json")
+        record = _whole(figures / run.profile / f"{run.name}.json")
     except ValueError:
         return False
     return not stale(record, run) and (
@@ -220,10 +232,31 @@ def records(figures=FIGURES, profiles=COMMITTED):
             path = Path(figures) / profile / f"{name}.json"
             if path.is_file():
                 try:
-                    found.append((path, read_record(path)))
+                    found.append((path, _whole(path)))
                 except ValueError as error:
                     refused.append(str(error))
     return found, refused
+
+
+def _whole(path):
+    # The record of a profile's folder, with its executed notebook; ValueError names the file that is damaged.
+    record, executed = read_record(path), path.with_suffix(".ipynb")
+    if record["profile"] != path.parent.parent.name:
+        raise ValueError(f"{path} is no record of this profile, but of {record['profile']!r}")
+    if executed.is_file():
+        _read_notebook(executed)
+    return record
+
+
+def _read_notebook(path):
+    import nbformat
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except Exception as error:  # of a damaged file nbformat raises whatever comes first
+        raise ValueError(f"{path} is no notebook: {error!r:.200}") from error
+    return notebook
 
 
 def judge_again(path):
@@ -233,8 +266,8 @@ def judge_again(path):
 
     Raises
     ------
-    ValueError, KeyError
-        where rows and claims do not go together.
+    ValueError
+        naming the file, where it is damaged or its rows and claims do not go together.
     """
     from importlib import import_module
 
@@ -242,7 +275,10 @@ def judge_again(path):
     claims, judged = figure(record["item"])["claim"], []
     if claims:
         evidence = import_module(f"handful_papers.{record['item'].replace('/', '.')}").evidence
-        judged = judge_all(claims, run_of(record, path.parent), evidence)
+        try:
+            judged = judge_all(claims, run_of(record, path.parent), evidence)
+        except Exception as error:  # of damaged rows `evidence` raises whatever comes first
+            raise ValueError(f"{path.with_suffix('.csv')} cannot be judged: {error!r:.200}") from error
     record |= {"claims": judged}
     new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
     changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
@@ -255,10 +291,9 @@ def _refreshed(path, record):
     """A record's executed notebook with today's cells and the record's claims; "" where the cells are not today's."""
     import nbformat
 
-    try:
-        executed = nbformat.read(path.with_suffix(".ipynb"), as_version=4)
-    except (OSError, ValueError):
+    if not path.with_suffix(".ipynb").is_file():
         return ""
+    executed = _read_notebook(path.with_suffix(".ipynb"))
     cells = [c for c in executed.cells if "injected-parameters" not in c.metadata.get("tags", [])]
     source = nbformat.read(NOTEBOOKS / f"{record['item']}.ipynb", as_version=4).cells
     if [c.cell_type for c in cells] != [c.cell_type for c in source]:

@@ -13,13 +13,14 @@ STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics 
 
 
 def stratum(claim, record):
-    """Which of the `STRATA` a judged claim counts in: by whose it is, what it is, and the data of its run."""
+    """Which of the `STRATA` a judged claim counts in: by whose it is, what it is, and the data and model of its run."""
     if claim["whose"] == "own":
         return STRATA[3]
     if claim["kind"] == "check":
         return STRATA[2]
-    generated = record["level"]["kind"] == GENERATED and not any(i.get("data") for i in figure(record["item"])["item"])
-    return STRATA[0] if record["level"]["kind"] == OWN or generated else STRATA[1]
+    about, kind = figure(record["item"]), record["level"]["kind"]
+    generated = kind == GENERATED and not any(item.get("data") for item in about["item"])
+    return STRATA[0] if (kind == OWN or generated) and "model" not in about else STRATA[1]
 
 
 def tally(claims):
@@ -107,7 +108,7 @@ def disagreements_page():
         ]
         lines += [f"## {paper['title']}", ""] if found else []
         for row, claim in found:
-            letter = next(c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"])
+            letter = next((c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"]), "")
             seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
             printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
             lines += [f"### {claim['item'] or row['title']}, {claim['where']}", ""]

@@ -56,11 +56,6 @@ def test_one_seed_and_no_difference_tell_nothing():
     assert verdict({"": [0.0, 0.0]}, above=0, exact=True) == (AGREES, "")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="least")])
 def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
     drawn = [verdict({"": rng.normal(size=5)}, **rule)[0] for _ in range(2000)]
@@ -151,6 +146,20 @@ def test_no_claim_stands_twice_and_each_belongs_to_an_item():
     ids = [claim.id for _, claim in CLAIMS]
     assert len(ids) == len(set(ids))
     assert [c.id for name, c in CLAIMS if c.item not in {item["label"] for item in figure(name)["item"]}] == []
+
+
+def test_what_is_measured_in_seconds_is_a_check_and_counted_apart():
+    assert [c.id for _, c in CLAIMS if "seconds" in c.measured and c.kind != "check"] == []
+
+
+@pytest.mark.parametrize(
+    ("level", "item"), [("the paper's", "bico/fig10_active_learning"), ("part", "svm/fig01_offline_error")]
+)
+def test_a_claim_counts_on_the_papers_data_only_with_all_of_them_and_the_papers_model(level, item):
+    claim = dict(whose="paper", kind="result")
+    assert site.stratum(claim, dict(item=item, level={"kind": level})) == "on reduced or stand-in data"
+    assert site.stratum(claim, dict(item="bico/tab04_vcl", level={"kind": "the paper's"})) == "on the paper's data"
+    assert site.stratum(claim | {"kind": "check"}, dict(item=item, level={"kind": level})) == site.STRATA[2]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The protocols of continual learning and streaming with a replay memory."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful_papers.bico import continual, continual_stream
 from handful_papers.bico.continual_data import images, permuted_tasks, split_tasks, stream_of
@@ -118,3 +119,13 @@ def test_a_stream_s_memories_weigh_slots_by_the_batches_behind_them_and_a_reserv
     X, _, memory, n_epochs, batch_size, _ = learner.calls[-1]
     assert memory is None
     assert (len(X), n_epochs, batch_size) == (21, 5, 21)
+
+
+def test_methods_give_in_tasks_of_their_own_what_they_give_side_by_side():
+    about = dict(data="digits", kind="split", n_train=60, n_val=20, network="mlp", size=10, betas=[1.0], n_epochs=3)
+    options = dict(seed=0, batch_size=30, learning_rate=0.002, device="cpu")
+    methods = ["uniform", "kcenter features", "hardest"]
+    together = continual.replay_rows("SMNIST", about, methods=methods, **options)
+    alone = pd.concat([continual.replay_rows("SMNIST", about, methods=[method], **options) for method in methods])
+    for column in ("accuracy", "val_accuracy"):
+        np.testing.assert_allclose(together[column], alone[column], atol=1e-6)

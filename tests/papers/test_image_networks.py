@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 from handful_papers.bico.fig08_networks import CURVES, METHODS, NetworkCoresets  # noqa: E402
 from handful_papers.bico.image_networks import image_network, shift_and_flip  # noqa: E402 (needs torch)
+from handful_papers.tasks import run_task  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -39,18 +40,24 @@ def test_augmentation_moves_and_mirrors_whole_images(flip):
     assert len(seen) == len(plain)
 
 
-def test_a_run_has_every_method_at_every_size():
-    task = NetworkCoresets(
+@pytest.fixture(scope="module")
+def toy():
+    return NetworkCoresets(
         "digits",
         n=80,
         side=4,
         networks={"WideResNet-16-4": "wrn-10-1", "VGG16": "vgg16-0.05"},
         train=dict(n_steps=4, batch_size=16, learning_rate=0.01, optimiser="adam"),
         n_start=20,
-        batch_size=10,
+        batch_size=4,
         sizes=[30, 40],
         n_terms=2,
+        device="cpu",
     )
+
+
+def test_a_run_has_every_method_at_every_size(toy):
+    task = toy
     rows = task.run(0)
     curve = [(r["method"], r["size"]) for r in rows if r["network"] == "WideResNet-16-4"]
     assert curve == [("full", 80), *((m, s) for m in CURVES for s in (30, 40)), ("bico joint", 40)]
@@ -62,3 +69,27 @@ def test_a_run_has_every_method_at_every_size():
         chosen = task.select(method, 0, embeddings, events)
         assert len(np.unique(chosen)) == 40, method
     assert set(task.select("forgetting", 0, embeddings, np.arange(80.0))) == set(range(40, 80))
+
+
+@pytest.mark.parametrize("method", ["bico", "bico joint"])
+def test_a_killed_selection_goes_on_where_it_was_and_chooses_the_same_rows(toy, method, tmp_path, monkeypatch):
+    def task(method):
+        return [{"row": int(row)} for row in toy.select(method, 0, None, None)]
+
+    whole = [int(row) for row in toy.select(method, 0, None, None)]
+    fit, trained = toy.problem("VGG16", 0).fit_module, []
+
+    def killed(problem, X, y, *options):
+        trained.append(len(X))
+        if len(X) == 36 and trained.count(36) == 1:
+            raise KeyboardInterrupt
+        return type(problem).fit_whole(problem, X, y, *options)
+
+    monkeypatch.setattr(type(fit.__self__), "fit_whole", type(fit.__self__).fit_module, raising=False)
+    monkeypatch.setattr(type(fit.__self__), "fit_module", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_task(task, {"method": method}, [], str(tmp_path))
+    assert trained == [20, 24, 28, 32, 36]
+    rows = run_task(task, {"method": method}, [], str(tmp_path))[0]
+    assert trained[5:] == [36]
+    assert [row["row"] for row in rows] == whole

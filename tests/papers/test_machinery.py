@@ -1,10 +1,12 @@
 """The machinery of the reproduction on a checkout of its own, with one tiny paper: run, fail, resume, refuse, audit."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import handful_papers
@@ -14,7 +16,8 @@ import papermill
 import pytest
 from cells import run_handful
 from handful_papers.claims import read_record
-from handful_papers.experiment import workers
+from handful_papers.run import check_gpu, plan
+from handful_papers.tasks import part, run_task, workers
 from joblib import delayed
 
 MODULE = """
@@ -217,3 +220,43 @@ def test_tasks_give_the_same_in_this_process_in_others_and_on_dask(n_jobs, monke
         with workers(n_jobs) as run:
             found = list(run(iter(calls)))
     assert found == [divmod(i, 7) for i in range(20)]
+
+
+def in_parts(folder, stop_at=None):
+    """Rows and seconds of a task of three parts, as a sweep runs it; killed before a part, if `stop_at` names one."""
+    made = []
+
+    def compute(name):
+        if name == stop_at:
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+        made.append(name)
+        return name
+
+    def task(n):
+        return [{"part": part(name, lambda name=name: compute(name))} for name in "abc"]
+
+    with contextlib.suppress(KeyboardInterrupt):
+        return *run_task(task, {"n": 1}, [], str(folder))[:2], made
+    return made
+
+
+def test_a_killed_task_goes_on_after_its_last_part_and_counts_the_seconds_of_those_before(tmp_path):
+    assert in_parts(tmp_path, stop_at="c") == ["a", "b"]
+    rows, seconds, made = in_parts(tmp_path)
+    assert (rows, made) == ([{"part": name} for name in "abc"], ["c"])
+    assert seconds > 0.06
+    assert part("a", lambda: "anew") == "anew"  # outside of a task nothing is kept
+
+
+def test_profile_gpu_is_profile_paper_but_for_what_its_entry_says_and_is_refused_without_a_gpu(monkeypatch):
+    (paper,), (gpu,) = plan("paper", ["bico/fig08"]), plan("gpu", ["bico/fig08"])
+    assert gpu.parameters["device"] == "cuda"
+    assert {k for k in paper.given if paper.given[k] != gpu.given[k]} == {"train", "n_seeds"}
+    assert {run.parameters["device"] for run in plan("gpu")} == {"cuda"}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for only, told in ((["bico/fig08"], "needs a CUDA device"), (["fig06"], "is of bico/fig03_variants, ")):
+        with pytest.raises(ValueError, match=told):
+            check_gpu(plan("gpu", only))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    check_gpu([gpu])

@@ -5,9 +5,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from handful import network_influence
 from handful_papers.claims import Run, judge_all
 from handful_papers.experiment import figure
-from handful_papers.public import coreax_mnist, dattri_lds, opendataval
+from handful_papers.public import coreax_mnist, dattri_lds, dattri_mlp, opendataval
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -56,6 +58,54 @@ def test_gradient_products_are_those_of_the_gradients_written_out():
     np.testing.assert_allclose(dattri_lds.gradient_products(X, np.array(y), T, np.array(t), W), own)
 
 
+def test_a_training_is_that_of_torch_with_its_gradients_and_its_momentum(monkeypatch):
+    monkeypatch.setattr(dattri_mlp, "DROPOUT", 0.0)
+    X, y = torch.randn(130, 5, generator=torch.Generator().manual_seed(0)), torch.arange(130) % 3
+    widths, rows = (5, 4, 6, 3), np.arange(0, 130, 2)
+    found = dattri_mlp.trained(X, y, rows, widths, [2], seed=1)[0]
+
+    generator = torch.Generator().manual_seed(1)
+    parts = [part.requires_grad_() for layer in dattri_mlp.initial(widths, generator) for part in layer]
+    optimiser = torch.optim.SGD(parts, lr=dattri_mlp.RATE, momentum=dattri_mlp.MOMENTUM)
+    for _ in range(2):
+        order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=generator)]
+        for width in widths[1:-1]:  # the draws of dropout, which keeps all
+            torch.empty(len(rows), width).bernoulli_(1.0, generator=generator)
+        for batch in order.split(dattri_mlp.BATCH):
+            h = X[batch]
+            for weights, biases in zip(parts[:-2:2], parts[1:-2:2]):
+                h = torch.relu(h @ weights.T + biases)
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(h @ parts[-2].T + parts[-1], y[batch]).backward()
+            optimiser.step()
+    for mine, theirs in zip([part for layer in found for part in layer], parts):
+        torch.testing.assert_close(mine, theirs.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_scores_times_the_kernel_with_its_ridge_are_the_products_of_gradients():
+    X, y = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+    layers = dattri_mlp.trained(X, y, np.arange(12), (5, 3), [1], seed=1)[0]
+    train = dattri_mlp.margins(layers, X, y)
+    K = dattri_mlp.kernel(train, train)
+    scores, products = dattri_mlp.kernel_scores(layers, X, y, X, y)
+    rest = (1 - train[2])[:, None]
+    torch.testing.assert_close(torch.as_tensor(products), rest * K)
+    ridge = K.diagonal().mean() * torch.eye(12)
+    torch.testing.assert_close((K + ridge) @ (torch.as_tensor(scores) / rest), K, rtol=1e-4, atol=1e-4)
+
+
+def test_the_library_gives_the_scores_of_the_table_of_a_network():
+    X, y = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    layers = dattri_mlp.trained(X, y, np.arange(40), (5, 4, 3), [3], seed=1)[0]
+    linear = [torch.nn.Linear(*weights.T.shape) for weights, _ in layers]
+    for layer, parts in zip(linear, layers):
+        layer.load_state_dict(dict(zip(("weight", "bias"), parts)))
+    model = torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1])
+    scores, _ = dattri_mlp.kernel_scores(layers, X[:30], y[:30], X[30:], y[30:])
+    ours = network_influence(model, X[:30], y[:30], X[30:], y[30:])
+    np.testing.assert_allclose(ours, scores / np.sqrt((scores**2).mean(axis=0)), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("method", coreax_mnist.METHODS_SHOWN)
 def test_as_many_distinct_rows_are_chosen_as_asked_for_and_no_label_is_looked_at_where_that_is_said(method):
     (X, y), valid, _ = coreax_mnist.tables("digits", 200, 0)
@@ -98,6 +148,7 @@ def test_the_published_numbers_are_those_of_the_cited_files():
         0.587,
     ]
     assert dattri_lds.printed().iloc[0] == 0.80
+    assert dattri_mlp.printed().index[0] == "TRAK-50"
 
 
 @pytest.mark.parametrize(("lead", "verdict"), [(3.0, "agrees"), (-3.0, "disagrees")])

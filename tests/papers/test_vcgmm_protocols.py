@@ -6,7 +6,14 @@ from handful_papers.vcgmm import arms as protocol
 from handful_papers.vcgmm.arms import Setting, fit, paper_settings
 from handful_papers.vcgmm.lloyd import bound, lloyd
 from handful_papers.vcgmm.scaling import measure
-from handful_papers.vcgmm.tables import cost_to_reach, nearest_to_target, relative_errors, same_error_ratios, summarise
+from handful_papers.vcgmm.tables import (
+    cost_to_reach,
+    nearest_to_target,
+    quantities,
+    relative_errors,
+    same_error_ratios,
+    summarise,
+)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +125,14 @@ def test_errors_and_speed_ups_are_relative_to_kmeanspp():
     assert table.speedup_time["vcgmm", "N'=64"] == pytest.approx(100)
     assert table.speedup_distances["vcgmm", "N'=128"] == pytest.approx(25)
     assert table.share["lwcs", "N'=64"] == pytest.approx(20)
+
+
+def test_the_share_of_coreset_and_seeding_is_of_distances_where_the_panel_is_given():
+    rows, panel = made_up([1.0, 4.0]), dict(rows=40, clusters=2, chain=5)
+    assert quantities(rows, "a", "vcgmm", "N'=128").share.tolist() == pytest.approx([20, 20])
+    # of 40 distances: 40 for the coreset, 128 and 5 for the seeds
+    assert quantities(rows, "a", "vcgmm", "N'=128", panel).share.tolist() == pytest.approx([100 * 173 / 40] * 2)
+    assert quantities(rows, "a", "vargmm", "G=5", panel).share.tolist() == pytest.approx([100 * 45 / 500] * 2)
 
 
 def test_seconds_to_an_error_lie_on_the_line_between_two_sizes():

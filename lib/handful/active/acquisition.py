@@ -2,17 +2,20 @@
 
 import warnings
 from abc import abstractmethod
+from dataclasses import KW_ONLY
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.special import entr
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, column_or_1d
 
 from handful.baselines.centers import farthest_first
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_options, check_rows, integer
+from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
+from handful.options import Count, Options, check_options
+from handful.types import Seed
 
 SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
 WHAT = {
@@ -23,14 +26,14 @@ WHAT = {
 }
 
 
-class Acquisition(BaseEstimator):
+class Acquisition(Options):
     """Base class: checks what is known of the pool, then asks the subclass's `_query` for points.
 
     All acquisition functions have one call, ``query(n, features=..., probabilities=..., ...)``, of which each uses what
     it needs. The probabilities may come from any model, and the features may be any that suit the data.
     """
 
-    _needs: tuple[str, ...] = ()  # keys of WHAT
+    _needs: ClassVar[tuple[str, ...]] = ()  # keys of WHAT
 
     def query(self, n, *, features=None, probabilities=None, labelled=None, labels=None, classes=None, n_pool=None):
         """The `n` points of the pool to label next.
@@ -167,8 +170,8 @@ class UniformQuery(Acquisition):
     (3,)
     """
 
-    def __init__(self, *, random_state=None) -> None:
-        self.random_state = random_state
+    _: KW_ONLY
+    random_state: Seed = None
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         return as_generator(self.random_state).choice(pool, n, replace=False)
@@ -206,10 +209,10 @@ class KCenterQuery(Acquisition):
     array([3, 2])
     """
 
-    _needs = ("features",)
+    _: KW_ONLY
+    random_state: Seed = None
 
-    def __init__(self, *, random_state=None) -> None:
-        self.random_state = random_state
+    _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         covered = () if labelled is None else labelled.reshape(-1, labelled.shape[-1])
@@ -239,12 +242,11 @@ class KMeansQuery(Acquisition):
     array([4, 6])
     """
 
-    _options = {"n_init": integer()}
-    _needs = ("features",)
+    _: KW_ONLY
+    n_init: Count = 3
+    random_state: Seed = None
 
-    def __init__(self, *, n_init=3, random_state=None) -> None:
-        self.n_init = n_init
-        self.random_state = random_state
+    _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         from sklearn.cluster import KMeans  # here, as importing it takes a while
@@ -289,12 +291,11 @@ class ClusterMarginQuery(Acquisition):
     array([0, 2])
     """
 
-    _options = {"factor": integer()}
-    _needs = ("features", "probabilities")
+    _: KW_ONLY
+    factor: Count = 10
+    random_state: Seed = None
 
-    def __init__(self, *, factor=10, random_state=None) -> None:
-        self.factor = factor
-        self.random_state = random_state
+    _needs = ("features", "probabilities")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         from sklearn.cluster import KMeans  # here, as importing it takes a while
@@ -349,10 +350,10 @@ class Badge(Acquisition):
     array([2, 1])
     """
 
-    _needs = ("features", "probabilities")
+    _: KW_ONLY
+    random_state: Seed = None
 
-    def __init__(self, *, random_state=None) -> None:
-        self.random_state = random_state
+    _needs = ("features", "probabilities")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         rng = as_generator(self.random_state)

@@ -1,6 +1,8 @@
 """The bilevel acquisition: points on which training, with those labelled, does best on everything (Equation 10)."""
 
 import warnings
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -49,12 +51,12 @@ class BilevelQuery(Acquisition):
     (5,)
     """
 
-    _needs = ("features", "probabilities", "labelled", "labels")
+    l2: float = 1e-4
+    _: KW_ONLY
+    variants: Any = None
+    ihvp: str = "auto"
 
-    def __init__(self, l2=1e-4, *, variants=None, ihvp="auto") -> None:
-        self.l2 = l2
-        self.variants = variants
-        self.ihvp = ihvp
+    _needs = ("features", "probabilities", "labelled", "labels")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         if len(labelled) == 0:

@@ -1,5 +1,6 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
+from dataclasses import KW_ONLY
 from itertools import islice
 from typing import Literal
 
@@ -9,24 +10,20 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import MAX_SEED, check_generator, check_integer, check_rows, one_of
-from handful.coreset import Selector
+from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
+from handful.coreset import SizedSelector
 from handful.linalg import centred, nearest_center, sq_distance
-from handful.types import Seed
+
+ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 
 
-class _Centers(Selector):
+class _Centers(SizedSelector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    _options = {"weighting": one_of("binary", "cells")}
     _takes_sparse = True
 
-    def __init__(
-        self, size: int = 100, *, weighting: Literal["binary", "cells"] = "binary", random_state: Seed = None
-    ) -> None:
-        self.size = size
-        self.weighting = weighting
-        self.random_state = random_state
+    _: KW_ONLY
+    weighting: Literal["binary", "cells"] = "binary"
 
     def _in_a_block(self):
         return clone(self).set_params(weighting="cells")  # so that the rows chosen stand for those around them
@@ -121,8 +118,7 @@ class KCenter(_Centers):
     ----------
     size : number of points m
     weighting : as in `KMeansPlusPlus`
-    random_state : int, Generator or None; decides the first row. Ties go to the smallest index, but rounding may break
-        them: of integers, many of which are equally far, the sparse and the dense form of a table may give other rows
+    random_state : int, Generator or None; decides the first row. Ties go to the smallest index
 
     Attributes
     ----------
@@ -170,12 +166,16 @@ def farthest_first(X, n, *, rng, covered=()):
     lower = _approach_sparse(X) if sparse.issparse(X) else approach
     for point in covered:
         lower(X, point - center, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
+    chosen = [_farthest(sq_dist) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
         lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
-        chosen.append(int(np.argmax(sq_dist)))
+        chosen.append(_farthest(sq_dist))
     return np.array(chosen)
+
+
+def _farthest(sq_dist):
+    return int(np.argmax(sq_dist >= (1 - ROUNDING) * sq_dist.max()))
 
 
 def _approach_sparse(X):

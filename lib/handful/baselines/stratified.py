@@ -1,5 +1,6 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
 
+from dataclasses import KW_ONLY
 from numbers import Integral
 from typing import Any
 
@@ -9,11 +10,10 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
 from handful.checks import MAX_SEED, check_size
-from handful.coreset import Selector
-from handful.types import Seed
+from handful.coreset import SizedSelector
 
 
-class StratifiedCoreset(Selector):
+class StratifiedCoreset(SizedSelector):
     """Rows drawn uniformly without repetition from each stratum: from each class, or each value of a column.
 
     Proportional allocation (Neyman 1934): a stratum gives rows in proportion to its weight, rounded by largest
@@ -47,10 +47,8 @@ class StratifiedCoreset(Selector):
     _takes_sparse = True
     _reads = False
 
-    def __init__(self, size: int = 100, *, by: Any = None, random_state: Seed = None) -> None:
-        self.size = size
-        self.by = by
-        self.random_state = random_state
+    _: KW_ONLY
+    by: Any = None
 
     @property
     def _needs_y(self):

@@ -6,10 +6,10 @@
 from handful.bilevel.any_estimator import AnyEstimatorCoreset
 from handful.bilevel.design import OptimalDesign
 from handful.bilevel.exchange import Elimination, Exchange
-from handful.bilevel.forward import Forward
 from handful.bilevel.proxy_coreset import ProxyCoreset
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.selector import BilevelCoreset
+from handful.bilevel.strategy import Forward
 from handful.checks import ConvergenceError
 from handful.lazy import lazy_names
 from handful.models.inverse import ConjugateGradients, Exact, NeumannSeries

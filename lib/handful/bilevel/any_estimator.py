@@ -1,6 +1,7 @@
 """AnyEstimatorCoreset: points chosen for a given estimator, which is asked which of several choices suits it."""
 
 import warnings
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
 from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
-from handful.checks import MAX_SEED, integer
+from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
+from handful.options import Count, CountOrZero
 from handful.types import Seed
 
 
@@ -97,39 +99,23 @@ class AnyEstimatorCoreset(Selector):
     True
     """
 
-    _options = {"n_draws": integer(least=0), "n_exchanges": integer(least=0), "n_held_out": integer(least=0)}
+    estimator: Any
+    _: KW_ONLY
+    size: Count = 100
+    selector: Any = None
+    proxy: Any = None
+    n_draws: CountOrZero = 12
+    n_exchanges: CountOrZero = 50
+    n_held_out: CountOrZero = 4000
+    scoring: Any = None
+    memory: Any = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+
     _needs_y = True
     _size_per_column = np.inf  # from a sample of rows in blocks: it trains dozens of times
     _takes_sparse = True  # under linear models
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        size: int = 100,
-        selector: Any = None,
-        proxy: Any = None,
-        n_draws: int = 12,
-        n_exchanges: int = 50,
-        n_held_out: int = 4000,
-        scoring: Any = None,
-        memory: Any = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.size = size
-        self.selector = selector
-        self.proxy = proxy
-        self.n_draws = n_draws
-        self.n_exchanges = n_exchanges
-        self.n_held_out = n_held_out
-        self.scoring = scoring
-        self.memory = memory
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def candidates(self, n: float) -> list:
         """The family's candidates, or the proxy's own, for rows of total sample_weight `n`: a list of `Candidate`.

@@ -1,14 +1,16 @@
 """Optimal experimental design: which experiments to make before any label is known (Section 3.4.2, Appendix A)."""
 
-from typing import Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal
 
 import numpy as np
 
-from handful.checks import check_number, check_rows, check_vector, number, one_of
+from handful.checks import check_number, check_rows, check_vector
 from handful.coreset import Selector
+from handful.options import Count, number
 from handful.types import Seed
 
-DESIGNS = ("A", "V")
+ENOUGH = "without it fewer experiments than features determine nothing"
 MAX_UPDATES = 2000
 TOL = 1e-8
 # Updates of rank one lose as many digits as the leverage has; after so much, or so many, all is computed anew.
@@ -16,10 +18,10 @@ MAX_LEVERAGE = 1e4
 MAX_AGE = 64
 
 
-def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=None):
+def design_objective(X, weights, *, design="V", prior_precision=1e-2):
     """The expected error of ridge regression on weighted experiments, for noise of variance 1.
 
-    "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr T F^-1 T'``, half that of
+    "A" is ``1/2 tr F^-1``, half the mean squared error of the parameters; "V" is ``1/(2n) tr X F^-1 X'``, half that of
     the predictions, with ``F = X' D(w) X + prior_precision I`` (Propositions 5, 6 and 8). These are Bayesian designs
     for a prior of variance 1 / prior_precision on the parameters. Frequentist designs have none: precision 0.
 
@@ -28,7 +30,6 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     X : shape (n, d); weights : shape (n,), how often each experiment is made
     design : "A" or "V"
     prior_precision : at least 0, the paper's lambda sigma^2
-    target : rows T on which to predict, shape (n_target, d); X by default
 
     Returns
     -------
@@ -39,46 +40,26 @@ def design_objective(X, weights, *, design="V", prior_precision=1e-2, target=Non
     ValueError
         for bad options, shapes or negative weights, and where the experiments do not determine all parameters
     """
-    return _evaluated(X, weights, design, prior_precision, target)[0]
-
-
-def design_gradient(X, weights, *, design="V", prior_precision=1e-2, target=None):
-    """Derivative of `design_objective` by the weights: ``-1/2 x' F^-1 M F^-1 x`` for each row x (Lemma 10).
-
-    Parameters
-    ----------
-    X, weights, design, prior_precision, target : as in `design_objective`; M is the identity for "A" and
-        ``T' T / n_target`` for "V"
-
-    Returns
-    -------
-    float array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        as `design_objective`
-    """
-    return _evaluated(X, weights, design, prior_precision, target)[1]
-
-
-def _evaluated(X, weights, design, prior_precision, target):
-    # the objective and its gradient
     X = check_rows(X).astype(np.float64)
     weights = check_vector(weights, "weights", len(X), least=0)
     check_number("prior_precision", prior_precision, least=0)
-    if design not in DESIGNS:
-        raise ValueError(f"design must be one of {DESIGNS}, got {design!r}.")
-    T = X if target is None else check_rows(target, "target")
-    M = np.eye(X.shape[1]) if design == "A" else T.T @ T / len(T)
+    if design not in ("A", "V"):
+        raise ValueError(f"design must be one of ('A', 'V'), got {design!r}.")
+    M = np.eye(X.shape[1]) if design == "A" else X.T @ X / len(X)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        trace, slopes = _trace(X, weights, M, prior_precision)
-    return 0.5 * _determined(trace, prior_precision), -0.5 * _determined(slopes, prior_precision)
+        trace, _ = design_traces(X, weights, M, prior_precision)
+    return 0.5 * _determined(trace, prior_precision)
 
 
-def _trace(X, weights, M, precision):
-    # tr F^-1 M, twice the objective, and minus its derivative by each weight, x' F^-1 M F^-1 x
-    covariance = _covariance(X, weights, precision)
+def design_traces(X, weights, M, prior_precision):
+    """Twice the objective, ``tr F^-1 M``, and minus twice its gradient, ``x' F^-1 M F^-1 x`` for each row (Lemma 10).
+
+    Parameters
+    ----------
+    X, weights, prior_precision : as in `design_objective`
+    M : shape (d, d), the identity for "A" and ``X' X / n`` for "V"
+    """
+    covariance = _covariance(X, weights, prior_precision)
     Z = X @ covariance
     return float(np.sum(covariance * M)), np.einsum("ij,ij->i", Z @ M, Z)
 
@@ -142,30 +123,14 @@ class OptimalDesign(Selector):
     True
     """
 
-    _options = {
-        "design": one_of(*DESIGNS),
-        "rule": one_of("exact", "linear"),
-        "prior_precision": number(above=0, why="without it fewer experiments than features determine nothing"),
-    }
-
-    def __init__(
-        self,
-        design: Literal["A", "V"] = "V",
-        *,
-        size: int = 100,
-        prior_precision: float = 1e-2,
-        rule: Literal["exact", "linear"] = "exact",
-        repeat: bool = False,
-        fit_intercept: bool = True,
-        random_state: Seed = None,
-    ) -> None:
-        self.design = design
-        self.size = size
-        self.prior_precision = prior_precision
-        self.rule = rule
-        self.repeat = repeat
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    design: Literal["A", "V"] = "V"
+    _: KW_ONLY
+    size: Count = 100
+    prior_precision: Annotated[float, number(above=0, why=ENOUGH)] = 1e-2
+    rule: Literal["exact", "linear"] = "exact"
+    repeat: bool = False
+    fit_intercept: bool = True
+    random_state: Seed = None
 
     def _select(self, X, y, sample_weight, rng):
         X = X.astype(np.float64)
@@ -178,7 +143,7 @@ class OptimalDesign(Selector):
         weights = np.ones(self.size)
         if self.repeat:
             weights = optimal_repetitions(X[chosen], M, self.prior_precision, self.size)
-        self.objective_ = 0.5 * _trace(X[chosen], weights, M, self.prior_precision)[0]
+        self.objective_ = 0.5 * design_traces(X[chosen], weights, M, self.prior_precision)[0]
         return chosen, weights * (sample_weight.sum() / weights.sum())
 
     def _greedy(self, X, M, absent):
@@ -227,7 +192,7 @@ def optimal_repetitions(X, M, prior_precision, budget):
     weights = np.full(len(X), budget / len(X))
     value = np.inf
     for _ in range(MAX_UPDATES):
-        new, slopes = _trace(X, weights, M, prior_precision)
+        new, slopes = design_traces(X, weights, M, prior_precision)
         # by convexity the optimum is no further below than the difference on the left
         if not slopes.any() or slopes.max() * budget - slopes @ weights <= TOL * new or not new < value:
             break

@@ -1,10 +1,12 @@
 """Exchange and elimination in batches (Section 3.5.1)."""
 
+from dataclasses import KW_ONLY
+
 import numpy as np
 
 from handful.bilevel.strategy import Strategy, best_rows, random_start
 from handful.bilevel.weights import final_weights
-from handful.checks import integer, or_none
+from handful.options import Count
 
 
 class Exchange(Strategy):
@@ -20,11 +22,9 @@ class Exchange(Strategy):
     max_iter : int, steps; the paper takes 200
     """
 
-    _options = {"batch_size": or_none(integer()), "max_iter": integer()}
-
-    def __init__(self, batch_size=None, *, max_iter=200) -> None:
-        self.batch_size = batch_size
-        self.max_iter = max_iter
+    batch_size: Count | None = None
+    _: KW_ONLY
+    max_iter: Count = 200
 
     def start(self, rows, labels, size, rule, rng):
         """As `Strategy.start`: `size` random rows."""
@@ -54,8 +54,7 @@ class Exchange(Strategy):
                 bar.update(1)
         finally:  # an interruption leaves the best set so far, too
             if best != model.indices:
-                model.keep(np.zeros(len(model), dtype=bool))
-                model.add(best)
+                model.hold(best)
         model.fit()
         return None if weighting == "binary" else final_weights(model)
 
@@ -70,10 +69,7 @@ class Elimination(Strategy):
     batch_size : int, points dropped a step. None: a 200th of the rows (the paper: 200 of 45,000)
     """
 
-    _options = {"batch_size": or_none(integer())}
-
-    def __init__(self, batch_size=None) -> None:
-        self.batch_size = batch_size
+    batch_size: Count | None = None
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""

@@ -1,5 +1,8 @@
 """Selection in the features of a proxy, for selectors that must see raw rows: of a stream, of a memory."""
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
@@ -8,7 +11,9 @@ from sklearn.utils.metaestimators import available_if
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED
 from handful.coreset import Selector, check_selector
+from handful.options import Count
 from handful.proxies import RBF, Nystrom
+from handful.types import Seed
 
 
 def _knows_one_class(selector):
@@ -45,13 +50,13 @@ class ProxyCoreset(Selector):
     20
     """
 
-    _size_per_column = np.inf  # from a sample of rows in blocks: the proxy's columns count
+    selector: Any = None
+    proxy: Any = None
+    _: KW_ONLY
+    size: Count = 100
+    random_state: Seed = None
 
-    def __init__(self, selector=None, proxy=None, *, size=100, random_state=None) -> None:
-        self.selector = selector
-        self.proxy = proxy
-        self.size = size
-        self.random_state = random_state
+    _size_per_column = np.inf  # from a sample of rows in blocks: the proxy's columns count
 
     @property
     def _needs_y(self):

@@ -1,12 +1,14 @@
 """Bilevel coresets via regularisation: sparse weights by a penalty of the outer loss (Section 3.5.3, Algorithm 2)."""
 
+from dataclasses import KW_ONLY
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from handful.bilevel.strategy import Strategy
 from handful.bilevel.weights import Descent, final_weights
-from handful.checks import integer, number
+from handful.options import Count, CountOrZero, number
 
 MIXING = 1e-8  # the algorithm's epsilon: share of the uniform weights in every iterate
 MOST_PENALTY = 1e100  # where a larger one has long ceased to change the way
@@ -32,20 +34,12 @@ class Regularised(Strategy):
         optimised by Gauss-Newton steps. 0 keeps the weights of the step that crossed the size
     """
 
-    _options = {
-        "max_iter": integer(),
-        "threshold": number(least=0, below=1),
-        "plateau": integer(),
-        "shrink": number(above=0, most=1),
-        "polish_max_iter": integer(least=0),
-    }
-
-    def __init__(self, max_iter=1000, *, threshold=0.01, plateau=5, shrink=0.99, polish_max_iter=30) -> None:
-        self.max_iter = max_iter
-        self.threshold = threshold
-        self.plateau = plateau
-        self.shrink = shrink
-        self.polish_max_iter = polish_max_iter
+    max_iter: Count = 1000
+    _: KW_ONLY
+    threshold: Annotated[float, number(least=0, below=1)] = 0.01
+    plateau: Count = 5
+    shrink: Annotated[float, number(above=0, most=1)] = 0.99
+    polish_max_iter: CountOrZero = 30
 
     def run(self, model, size, *, rule, weighting, labels, bar):
         """As `Strategy.run`."""

@@ -1,6 +1,7 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
 from copy import copy
+from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,18 +11,16 @@ from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from handful.bilevel.exchange import Elimination, Exchange
-from handful.bilevel.forward import Forward
-from handful.bilevel.outer import OUTER, outer_rows
 from handful.bilevel.regularised import Regularised
-from handful.bilevel.strategy import Strategy
+from handful.bilevel.strategy import Forward, Strategy
 from handful.blocks import is_blocks
-from handful.checks import one_of
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
+from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
-from handful.models.joint import model_for
 from handful.models.linear import Logistic
 from handful.models.problem import check_problem
+from handful.options import Count
 from handful.types import Seed, Table
 
 STRATEGIES = {"forward": Forward, "exchange": Exchange, "elimination": Elimination, "regularised": Regularised}
@@ -99,37 +98,20 @@ class BilevelCoreset(Selector):
     True
     """
 
-    _options = {
-        "rule": one_of("auto", "quadratic", "linear"),
-        "weighting": one_of("auto", "binary", "optimised", "corrective"),
-        "outer": one_of(*OUTER),
-    }
+    problem: Any = None
+    _: KW_ONLY
+    size: Count = 100
+    rule: Literal["auto", "quadratic", "linear"] = "auto"
+    weighting: Literal["auto", "binary", "optimised", "corrective"] = "auto"
+    strategy: Any = "forward"
+    outer: Literal["train", "train+validation", "validation"] = "train"
+    ihvp: Any = "auto"
+    random_state: Seed = None
+    verbose: bool = False
+
     _needs_y = True
     _takes_sparse = True
     _rows_per_column, _size_per_column = 200, 4  # of blocks; measured on a9a and generated rows
-
-    def __init__(
-        self,
-        problem: Any = None,
-        *,
-        size: int = 100,
-        rule: Literal["auto", "quadratic", "linear"] = "auto",
-        weighting: Literal["auto", "binary", "optimised", "corrective"] = "auto",
-        strategy: Any = "forward",
-        outer: Literal["train", "train+validation", "validation"] = "train",
-        ihvp: Any = "auto",
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.problem = problem
-        self.size = size
-        self.rule = rule
-        self.weighting = weighting
-        self.strategy = strategy
-        self.outer = outer
-        self.ihvp = ihvp
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, *, validation: Any = None) -> Self:
         """Choose the coreset.
@@ -164,7 +146,7 @@ class BilevelCoreset(Selector):
         validation = self._checked_validation()
         rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
-        model = model_for(problem, rows, rng, ihvp=ihvp, weighted=weighted)
+        model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
         candidates, labels, total = np.flatnonzero(sample_weight), model.labels(), sample_weight.sum()
         start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))

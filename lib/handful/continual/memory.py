@@ -1,13 +1,17 @@
 """`ReplayBuffer`: a memory of past tasks in which each has an equal part."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from scipy import sparse
+from sklearn.base import clone
 
 from handful.blocks import check_in_memory
-from handful.checks import as_array, as_generator, check_options, check_sample_weight, integer
+from handful.checks import as_array, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose, take_rows
+from handful.options import Count, Options, check_options
+from handful.types import Seed
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,11 @@ class Memory:
         """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be pickled with them."""
         if size >= len(self):
             return self
-        return Memory(*(None if a is None else _copied(a[:size]) for a in (self.X, self.y)), self.indices[:size].copy())
+        rows = np.arange(size)
+        return Memory(take_rows(self.X, rows), take_rows(self.y, rows), self.indices[rows])
 
 
-class ReplayBuffer(BaseEstimator):
+class ReplayBuffer(Options):
     """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024, Section 4.1).
 
     After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many of the new task. The
@@ -78,12 +83,10 @@ class ReplayBuffer(BaseEstimator):
     [10, 10, 10]
     """
 
-    _options = {"size": integer()}
-
-    def __init__(self, selector, size=100, *, random_state=None) -> None:
-        self.selector = selector
-        self.size = size
-        self.random_state = random_state
+    selector: Any
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
     def __len__(self):
         return sum(map(len, getattr(self, "memories_", ())))
@@ -112,12 +115,14 @@ class ReplayBuffer(BaseEstimator):
             for more tasks than rows in the memory, a `view` of another length, rows or labels of another kind, shape or
             dtype than those held, and data that the selector refuses
         TypeError
-            if `selector` is no selector, or `view` no array
+            if `selector` is no selector, `view` no array, or `X` sparse
         """
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
         check_options(self)
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
+        if sparse.issparse(X):
+            raise TypeError("X must be an array or a torch tensor, got a sparse matrix: use X.toarray().")
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
@@ -171,10 +176,6 @@ class ReplayBuffer(BaseEstimator):
 
             weights = torch.as_tensor(weights, dtype=torch.float32, device=X.device)
         return X, y, weights
-
-
-def _copied(rows):
-    return rows.clone() if hasattr(rows, "new_tensor") else rows.copy()
 
 
 def _check_view(view, n):

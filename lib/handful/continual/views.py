@@ -3,14 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.special import log_softmax, softmax
 
 from handful.checks import check_integer
-
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("views of a torch network need torch: pip install torch.") from error
 
 
 @dataclass(frozen=True)

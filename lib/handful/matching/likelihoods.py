@@ -66,16 +66,17 @@ class LinearLikelihood(Likelihood):
     problem : LinearProblem, whose link gives losses and derivatives
     y : labels, targets or counts
     classes : array, the labels that there are, sorted; None for those in y
+    name : str, of y, for messages
     """
 
-    def __init__(self, problem: Any, y: Any, classes: Any = None):
+    def __init__(self, problem: Any, y: Any, classes: Any = None, name: str = "y"):
         problem.check()
         self.problem, n = problem, len(y)
         self.squares, self.counts = isinstance(problem, LeastSquares), isinstance(problem, Poisson)
         if problem.classifies:
             self.classes = np.unique(y) if classes is None else classes
-            if not np.isin(y, self.classes).all():
-                raise ValueError(f"y must hold the classes that fit got, {self.classes}, got others.")
+            if len(unknown := np.setdiff1d(y, self.classes)):
+                raise ValueError(f"{name} must hold the classes {self.classes}, got {unknown[:3].tolist()} besides.")
             y = np.concatenate([self.classes, y])
         self.target = problem.encode(y)[-n:]
         self.n_outputs = self.target.shape[1]
@@ -89,7 +90,7 @@ class LinearLikelihood(Likelihood):
 
     def design(self, X):
         """Rows of X with a column of ones for the intercept."""
-        return np.column_stack([X, np.ones(len(X))]) if self.problem.fit_intercept else X
+        return np.column_stack([X, np.ones(len(X), X.dtype)]) if self.problem.fit_intercept else X
 
     def at(self, eta, Y):
         """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets (rows, outputs)."""

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +17,7 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     check_vector,
-    integer,
-    number,
-    or_none,
+    without_absent,
 )
 from handful.coreset import Selector
 from handful.matching.likelihoods import likelihood
@@ -30,6 +29,7 @@ from handful.matching.verdict import Check, judge, normalised
 from handful.models import Logistic
 from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
+from handful.options import Count, Positive
 from handful.types import Seed, Table, join_rows
 
 N_HELDOUT = 200  # draws that estimate the divergence
@@ -109,31 +109,18 @@ class MatchedCoreset(Selector):
     (19, 0.0)
     """
 
+    problem: LinearProblem | Callable[..., Any] | None = None
+    _: KW_ONLY
+    at: Literal["path", "posterior"] | ArrayLike = "path"
+    size: Count | None = None
+    penalties: ArrayLike | None = None
+    prior: ArrayLike | Callable[..., Any] = 1.0
+    start: ArrayLike | None = None
+    tol: Positive = 1e-3
+    random_state: Seed = None
+
     _ranks = False
     _dtypes = (np.float64,)
-
-    _options = {"size": or_none(integer()), "tol": number(above=0)}
-
-    def __init__(
-        self,
-        problem: LinearProblem | Callable[..., Any] | None = None,
-        *,
-        at: Literal["path", "posterior"] | ArrayLike = "path",
-        size: int | None = None,
-        penalties: ArrayLike | None = None,
-        prior: ArrayLike | Callable[..., Any] = 1.0,
-        start: ArrayLike | None = None,
-        tol: float = 1e-3,
-        random_state: Seed = None,
-    ) -> None:
-        self.problem = problem
-        self.at = at
-        self.size = size
-        self.penalties = penalties
-        self.prior = prior
-        self.start = start
-        self.tol = tol
-        self.random_state = random_state
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for leave-one-out."""
@@ -214,6 +201,7 @@ class MatchedCoreset(Selector):
             sample_weight = check_sample_weight(sample_weight, X.n)
         else:
             X, y, sample_weight = self._check_input(X, y, sample_weight)
+        y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
         return Rows(model, X, y, sample_weight)
 

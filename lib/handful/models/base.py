@@ -1,10 +1,11 @@
 """What a selection asks of a model, and what all models share."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
-from handful.checks import check_memory
+from handful.checks import check_magnitude, check_sample_weight
 from handful.models.inverse import Exact
 
 
@@ -24,17 +25,6 @@ class Rows:
     y: np.ndarray | None
     sample_weight: np.ndarray
     absent: np.ndarray
-    _column_major: list = field(default_factory=list, repr=False)
-
-    @property
-    def columns(self):
-        """X, an array in column-major order, in which products with few columns are fastest; models share the copy."""
-        if not isinstance(self.X, np.ndarray) or self.X.flags.f_contiguous:
-            return self.X
-        if not self._column_major:
-            check_memory("a column-major copy of X", self.X.nbytes, "give X as numpy.asfortranarray makes it")
-            self._column_major.append(np.asfortranarray(self.X))
-        return self._column_major[0]
 
     @property
     def share(self):
@@ -45,14 +35,77 @@ class Rows:
         """``(X, y)`` of some rows."""
         return self.X[rows], None if self.y is None else self.y[rows]
 
-    def with_targets(self, y):
-        """The same rows with other targets."""
-        return replace(self, y=y)
+    def encoded(self, problem):
+        """The same rows, with targets as a problem encodes them.
+
+        Raises
+        ------
+        ValueError
+            for targets that the problem can't have, and sparse rows that it does not take
+        """
+        if sparse.issparse(self.X) and not problem.takes_sparse:
+            raise ValueError(f"{type(problem).__name__} takes no sparse X: use X.toarray().")
+        return replace(self, y=problem.encode(self.y))
 
     def sample(self, most, rng):
         """Rows on which to estimate the curvature of the outer loss, ascending: `most` of those that count in it."""
         rows = np.flatnonzero(self.sample_weight)
         return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+
+
+def outer_rows(X, y, sample_weight, outer, validation, *, classes):
+    """The rows of the outer loss; the training rows come first, and are those that may be chosen.
+
+    Parameters
+    ----------
+    X, y, sample_weight : the training rows, checked; rows of weight zero may not be chosen
+    outer : "train", "train+validation" or "validation"
+    validation : ``(X, y)`` or ``(X, y, sample_weight)`` of further rows, checked as X and y were, or None for "train"
+    classes : whether a one-dimensional y holds classes
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError
+        for a validation set that does not suit `outer` or the training rows
+    """
+    if (validation is None) != (outer == "train"):
+        given = "no" if validation is None else "a"
+        raise ValueError(
+            f"outer={outer!r} with {given} validation set: give fit(..., validation=(X, y)) together with "
+            "outer='train+validation' or 'validation'."
+        )
+    absent = np.flatnonzero(sample_weight == 0)
+    if validation is None:
+        return Rows(X, y, sample_weight, absent)
+    more, more_y, *weights = validation
+    _check_agreement(more, more_y, X, y, classes)
+    weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
+    n = X.shape[0]
+    if sparse.issparse(X):
+        stacked = sparse.vstack([X, more.astype(X.dtype)], format="csr")
+    else:
+        stacked = np.empty((n + len(more), X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
+        stacked[:n], stacked[n:] = X, more
+    own = sample_weight if outer == "train+validation" else np.zeros(n)
+    absent = np.concatenate([absent, np.arange(n, stacked.shape[0])])
+    return Rows(stacked, None if y is None else np.concatenate([y, more_y]), np.concatenate([own, weights]), absent)
+
+
+def _check_agreement(more, more_y, X, y, classes):
+    check_magnitude(more.data if sparse.issparse(more) else more, "the validation set's X", X.dtype)
+    if more.shape[1] != X.shape[1]:
+        raise ValueError(f"the validation set has {more.shape[1]} features, but X has {X.shape[1]}.")
+    if sparse.issparse(more) and not sparse.issparse(X):
+        raise ValueError("the validation set is sparse, but X is dense: give validation=(X.toarray(), y).")
+    if np.shape(more_y)[1:] != np.shape(y)[1:]:
+        raise ValueError(f"the validation set's y has shape {np.shape(more_y)}, but y has {np.shape(y)}.")
+    unknown = np.setdiff1d(more_y, y) if classes and y.ndim == 1 else []
+    if len(unknown):
+        raise ValueError(f"the validation set has classes that y has not: {unknown[:5].tolist()}.")
 
 
 class Model:
@@ -103,6 +156,11 @@ class Model:
     def keep(self, alive):
         """Drop the chosen rows where the mask `alive`, shape (s,), is False."""
         self.indices = [i for i, stays in zip(self.indices, alive) if stays]
+
+    def hold(self, indices):
+        """Make these the chosen rows, in this order."""
+        self.keep(np.zeros(len(self), dtype=bool))
+        self.add(indices)
 
     def labels(self):
         """Class of every row as an integer, shape (n,), or None for problems without classes."""

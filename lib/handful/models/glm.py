@@ -8,10 +8,9 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
 from scipy.sparse import issparse
 
 from handful.checks import ConvergenceError, check_memory
-from handful.linalg import n_threads
+from handful.linalg import Features, Span, dense, n_threads
 from handful.models.base import Model, decrease
 from handful.models.links import SquaredLink
-from handful.models.span import Features, Span, dense
 
 MAX_NEWTON, MAX_CG = 100, 300
 NARROW = 512  # features up to which the outer curvature of one output is kept as a matrix
@@ -52,7 +51,8 @@ class GLM(Model):
         self.link, self.intercept = problem.link(K), float(problem.fit_intercept)
         self.narrow = K == 1 and d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
-        self._columns, self._last = data.columns if K == 1 else self.X, None  # the last inverse Hessian times gradient
+        self._columns = _column_major(self.X) if K == 1 else self.X
+        self._last = None  # the last inverse Hessian times gradient
         self.share = data.share.astype(self.X.dtype)[:, None]
         self._sample = data.sample(4096 if K == 1 else 512, rng)[:: 1 if self.narrow or K > 1 else 8]
         self._clear()
@@ -373,3 +373,11 @@ class GLM(Model):
             self._outer = root
         S, ones = self._outer[1:].T, np.ones(self._outer.shape[1], dtype=self._outer.dtype)
         return SquaredLink(), ones, ones[:, None], S, self.design(S, self._outer[0])
+
+
+def _column_major(X):
+    # In this order products with few columns are fastest.
+    if issparse(X) or X.flags.f_contiguous:
+        return X
+    check_memory("a column-major copy of X", X.nbytes, "give X as numpy.asfortranarray makes it")
+    return np.asfortranarray(X)

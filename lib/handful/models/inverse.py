@@ -1,18 +1,23 @@
 """Inverse-Hessian-vector products: how implicit gradients solve ``H v = g`` (Section 3.5.1)."""
 
-import numpy as np
-from sklearn.base import BaseEstimator
+from dataclasses import KW_ONLY
+from typing import Annotated
 
-from handful.checks import ConvergenceError, check_options, integer, number
+import numpy as np
+
+from handful.checks import ConvergenceError
+from handful.options import Count, NonNegative, Options, check_options, number
 
 _SAFETY = 1.05  # by which the power iteration may underestimate the largest eigenvalue
 
 
-class InverseHessian(BaseEstimator):
+class InverseHessian(Options):
     """Base class: a way to solve ``(H + damping I) v = g``. `Exact` ones are solved by the problem's own means."""
 
+    _: KW_ONLY
+    damping: NonNegative = 0.0
+
     exact = False
-    _options = {"damping": number(least=0)}
 
     def solve(self, product, g):
         """The solution v, from products alone.
@@ -38,9 +43,6 @@ class Exact(InverseHessian):
 
     exact = True
 
-    def __init__(self, *, damping=0.0) -> None:
-        self.damping = damping
-
 
 class ConjugateGradients(InverseHessian):
     """Implicit gradients by conjugate gradients from zero (Pedregosa 2016).
@@ -53,12 +55,9 @@ class ConjugateGradients(InverseHessian):
     tol : residual, relative to g and at most 1, at which to stop earlier
     """
 
-    _options = {"n_steps": integer(), "tol": number(least=0, most=1)}
-
-    def __init__(self, n_steps=100, *, damping=0.0, tol=1e-5) -> None:
-        self.n_steps = n_steps
-        self.damping = damping
-        self.tol = tol
+    n_steps: Count = 100
+    _: KW_ONLY
+    tol: Annotated[float, number(least=0, most=1)] = 1e-5
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ends early where the Hessian is singular to rounding."""
@@ -93,11 +92,7 @@ class NeumannSeries(InverseHessian):
     damping : added to the Hessian's diagonal
     """
 
-    _options = {"n_terms": integer()}
-
-    def __init__(self, n_terms=100, *, damping=0.0) -> None:
-        self.n_terms = n_terms
-        self.damping = damping
+    n_terms: Count = 100
 
     def solve(self, product, g):
         """As `InverseHessian.solve`; ConvergenceError if a product is zero or not finite."""

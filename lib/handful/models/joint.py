@@ -1,10 +1,11 @@
 """Several models trained on the same rows (Section 4.4)."""
 
-from scipy import sparse
+from dataclasses import KW_ONLY
+from typing import Any
 
-from handful.checks import check_options, number
 from handful.models.base import Model
 from handful.models.problem import Problem, check_problem
+from handful.options import Positive, check_options
 
 
 class Joint(Problem):
@@ -28,16 +29,14 @@ class Joint(Problem):
     np.float64(569.0)
     """
 
-    _options = {"trade_off": number(above=0)}
-
-    def __init__(self, problem_a, problem_b, trade_off=1.0, *, alternate=False) -> None:
-        self.problem_a = problem_a
-        self.problem_b = problem_b
-        self.trade_off = trade_off
-        self.alternate = alternate
+    problem_a: Any
+    problem_b: Any
+    trade_off: Positive = 1.0
+    _: KW_ONLY
+    alternate: bool = False
 
     def _any(self, name):
-        return any(getattr(problem, name, False) for problem, _ in self.parts())
+        return any(getattr(problem, name, False) for problem in (self.problem_a, self.problem_b))
 
     @property
     def needs_y(self):
@@ -57,7 +56,7 @@ class Joint(Problem):
     @property
     def n_rounds(self):
         """As in `Problem`."""
-        return min((p.n_rounds for p, _ in self.parts() if p.n_rounds), default=None)
+        return min((p.n_rounds for p in (self.problem_a, self.problem_b) if p.n_rounds), default=None)
 
     def check(self):
         """As `Problem.check`, of both problems, too."""
@@ -65,40 +64,10 @@ class Joint(Problem):
         check_problem(self.problem_a)
         check_problem(self.problem_b)
 
-    def parts(self):
-        """As `Problem.parts`; ValueError as `check`."""
-        self.check()
-        both = (self.problem_a, 1.0), (self.problem_b, self.trade_off)
-        return [(part, own * factor) for problem, factor in both for part, own in problem.parts()]
-
     def model(self, rows, rng, **options):
-        """As `model_for`, for rows whose targets are not encoded."""
-        return model_for(self, rows, rng, **options)
-
-
-def model_for(problem, rows, rng, **options):
-    """The model, without rows as yet, of all parts of a problem, each with its own coding of the targets.
-
-    Parameters
-    ----------
-    problem : Problem
-    rows : Rows, with targets as the user gave them
-    rng : numpy.random.Generator
-    options : as in `Problem.model`
-
-    Raises
-    ------
-    ValueError
-        for targets that a part can't have, sparse rows that it does not take
-    """
-    models, factors = [], []
-    for part, factor in problem.parts():
-        if sparse.issparse(rows.X) and not part.takes_sparse:
-            raise ValueError(f"{type(part).__name__} takes no sparse X: use X.toarray().")
-        own = rows.with_targets(part.encode(rows.y))
-        models.append(part.model(own, rng, **options))
-        factors.append(factor)
-    return models[0] if factors == [1.0] else JointModel(models, factors, problem.alternate)
+        """As `Problem.model`: a `JointModel`."""
+        models = [problem.model(rows, rng, **options) for problem in (self.problem_a, self.problem_b)]
+        return JointModel(models, [1.0, self.trade_off], self.alternate)
 
 
 class JointModel(Model):
@@ -107,13 +76,13 @@ class JointModel(Model):
     Parameters
     ----------
     models : list of Model over the same rows
-    factors : list of float, of their outer losses; None for ones
+    factors : list of float, of their outer losses
     alternate : whether each `fit` trains one model, in turn, and only that one is asked afterwards
     """
 
-    def __init__(self, models, factors=None, alternate=False):
-        self.models = models
-        self.factors = [1.0] * len(models) if factors is None else factors
+    def __init__(self, models, factors, alternate=False):
+        self.models, self.data = models, models[0].data
+        self.factors = factors
         self.alternate, self._round = alternate, 0
 
     @property
@@ -161,9 +130,6 @@ class JointModel(Model):
 
     def row_scores(self):
         return self._sum("row_scores")
-
-    def linear_scores(self):
-        return self._sum("linear_scores")
 
     def predicted_gains(self, candidates, *, free_weights=False):
         return self._sum("predicted_gains", candidates, free_weights=free_weights)

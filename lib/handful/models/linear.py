@@ -1,27 +1,22 @@
 """Linear models as inner problems: logistic regression, least squares and Poisson regression."""
 
-from typing import Any
+from dataclasses import KW_ONLY
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import (
-    check_magnitude,
-    check_memory,
-    check_number,
-    check_vector,
-    number,
-    signed_labels,
-    two_integers,
-)
+from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels, two_integers
 from handful.models.glm import GLM
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
+from handful.options import number
 from handful.types import Table
 
 # To which inner problems are solved: of one output, as Newton's last step is exact for the asking; of several, for
 # choices and for weights, where more digits change no choice that matters and lower no loss.
 TOL, SELECTION_TOL, WEIGHTS_TOL = 1e-7, 1e-3, 1e-4
+UNIQUE = "without a penalty the inner problem of a small coreset has no unique solution"
 SOFT_TOLERANCE = 1e-4  # by which the sum of soft targets may miss one: float16 probabilities do, by rounding
 
 
@@ -32,15 +27,12 @@ class LinearProblem(Problem):
     (`LogisticRegression`) or ``alpha = l2 * n`` (`Ridge`), on the full data and on the coreset alike.
     """
 
-    takes_sparse = True
-    _options = {
-        "l2": number(above=0, why="without a penalty the inner problem of a small coreset has no unique solution"),
-    }
+    l2: Annotated[float, number(above=0, why=UNIQUE)] = 1e-2
+    _: KW_ONLY
+    fit_intercept: bool = True
+    penalise_intercept: bool = False
 
-    def __init__(self, l2: float = 1e-2, *, fit_intercept: bool = True, penalise_intercept: bool = False) -> None:
-        self.l2 = l2
-        self.fit_intercept = fit_intercept
-        self.penalise_intercept = penalise_intercept
+    takes_sparse = True
 
     def link(self, n_outputs):
         """The `Link` of so many outputs."""
@@ -48,8 +40,9 @@ class LinearProblem(Problem):
 
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets."""
+        rows = rows.encoded(self)
         check_magnitude(rows.y, "y", rows.X.dtype)
-        rows = rows.with_targets(np.asfortranarray(rows.y, dtype=rows.X.dtype))
+        rows.y = np.asfortranarray(rows.y, dtype=rows.X.dtype)
         tol = TOL if rows.y.shape[1] == 1 else WEIGHTS_TOL if weighted else SELECTION_TOL
         return GLM(self, rows, rng, ihvp, tol)
 

@@ -5,7 +5,7 @@ import numpy as np
 
 
 class Link:
-    """Base class of the losses."""
+    """Base class, of losses of one logit: their `curvature` is a number a row. `SoftmaxLink` has more logits."""
 
     def mean(self, Z):
         """Means for logits."""
@@ -15,6 +15,10 @@ class Link:
         """Loss of every row, shape (n,)."""
         raise NotImplementedError
 
+    def curvature(self, P):
+        """C of every row, shape (n, 1)."""
+        raise NotImplementedError
+
     def derivatives(self, Z, Y):
         """First and second derivatives of every row's loss by its logits, shapes (n, K) and (n, K, K)."""
         P = self.mean(Z)
@@ -22,7 +26,7 @@ class Link:
 
     def curve(self, P, D):
         """``C_i d_i`` for every row i of D, shape (n, K)."""
-        raise NotImplementedError
+        return self.curvature(P) * D
 
     def hessians(self, P):
         """``C_i`` of every row, shape (n, K, K)."""
@@ -32,15 +36,15 @@ class Link:
 
     def diagonal(self, P):
         """Mean of the diagonal of every ``C_i``, shape (n,)."""
-        raise NotImplementedError
+        return self.curvature(P)[:, 0]
 
     def forms(self, P, T):
         """``t_k' C_i t_k`` for rows i of P and k of T, shape (n, k)."""
-        raise NotImplementedError
+        return self.curvature(P) @ (T * T).T
 
     def factors(self, P, T):
         """K matrices F, shape (n, k), whose products ``F[i, k] F[i, l]`` add up to ``t_k' C_i t_l``."""
-        raise NotImplementedError
+        yield np.sqrt(self.curvature(P)) @ T.T
 
 
 class LogisticLink(Link):
@@ -54,21 +58,41 @@ class LogisticLink(Link):
         """As `Link.loss`."""
         return (np.maximum(Z, 0) - Y * Z + np.log(1 + np.exp(-np.abs(Z))))[:, 0]
 
-    def curve(self, P, D):
-        """As `Link.curve`."""
-        return P * (1 - P) * D
+    def curvature(self, P):
+        """As `Link.curvature`."""
+        return P * (1 - P)
 
-    def diagonal(self, P):
-        """As `Link.diagonal`."""
-        return (P * (1 - P))[:, 0]
 
-    def forms(self, P, T):
-        """As `Link.forms`."""
-        return (P * (1 - P)) @ (T * T).T
+class SquaredLink(Link):
+    """Half the squared error."""
 
-    def factors(self, P, T):
-        """As `Link.factors`."""
-        yield np.sqrt(P * (1 - P)) @ T.T
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return Z
+
+    def loss(self, Z, Y):
+        """As `Link.loss`."""
+        return 0.5 * np.sum(np.square(Z - Y), axis=1)
+
+    def curvature(self, P):
+        """As `Link.curvature`."""
+        return np.ones_like(P)
+
+
+class PoissonLink(Link):
+    """Counts whose rate is exp(Z)."""
+
+    def mean(self, Z):
+        """As `Link.mean`."""
+        return np.exp(np.minimum(Z, 80))  # float32 ends at exp(88)
+
+    def loss(self, Z, Y):
+        """As `Link.loss`, without the logarithm of the factorial."""
+        return (self.mean(Z) - Y * Z)[:, 0]
+
+    def curvature(self, P):
+        """As `Link.curvature`."""
+        return P
 
 
 class SoftmaxLink(Link):
@@ -112,60 +136,3 @@ def _exponentials(Z):
     top = Z.max(axis=0)
     E = Z - top
     return np.exp(E, out=E), top
-
-
-class SquaredLink(Link):
-    """Half the squared error."""
-
-    def mean(self, Z):
-        """As `Link.mean`."""
-        return Z
-
-    def loss(self, Z, Y):
-        """As `Link.loss`."""
-        return 0.5 * np.sum(np.square(Z - Y), axis=1)
-
-    def curve(self, P, D):
-        """As `Link.curve`."""
-        return D
-
-    def diagonal(self, P):
-        """As `Link.diagonal`."""
-        return np.ones(len(P))
-
-    def forms(self, P, T):
-        """As `Link.forms`."""
-        return np.broadcast_to(np.sum(T * T, axis=1), (len(P), len(T)))
-
-    def factors(self, P, T):
-        """As `Link.factors`."""
-        for t in T.T:
-            yield np.broadcast_to(t, (len(P), len(T)))
-
-
-class PoissonLink(Link):
-    """Counts whose rate is exp(Z)."""
-
-    def mean(self, Z):
-        """As `Link.mean`."""
-        return np.exp(np.minimum(Z, 80))  # float32 ends at exp(88)
-
-    def loss(self, Z, Y):
-        """As `Link.loss`, without the logarithm of the factorial."""
-        return (self.mean(Z) - Y * Z)[:, 0]
-
-    def curve(self, P, D):
-        """As `Link.curve`."""
-        return P * D
-
-    def diagonal(self, P):
-        """As `Link.diagonal`."""
-        return P[:, 0]
-
-    def forms(self, P, T):
-        """As `Link.forms`."""
-        return P @ (T * T).T
-
-    def factors(self, P, T):
-        """As `Link.factors`."""
-        yield np.sqrt(P) @ T.T

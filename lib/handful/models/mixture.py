@@ -1,12 +1,17 @@
 """Gaussian mixtures as inner problem: weighted EM inside, the negative log-likelihood outside."""
 
+from dataclasses import KW_ONLY
+from typing import Annotated
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.special import log_softmax
 from sklearn.metrics import pairwise_distances_argmin
 
-from handful.checks import MAX_SEED, ConvergenceError, as_generator, integer, number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator
 from handful.models.problem import Problem
+from handful.options import Count, number
+from handful.types import Seed
 
 MAX_EM = 2000
 EM_TOL = 1e-7  # nats of the mean loss by which a step of EM must improve; Newton's method does the rest
@@ -54,20 +59,14 @@ class GaussianMixture(Problem):
     [-2.0, 2.0]
     """
 
-    needs_y = False
-    _options = {
-        "n_components": integer(),
-        "n_init": integer(),
-        "prior": number(above=0, why=ENOUGH),
-        "prior_variance": number(above=0, why=ENOUGH),
-    }
+    n_components: Count = 5
+    _: KW_ONLY
+    prior: Annotated[float, number(above=0, why=ENOUGH)] = 1e-3
+    prior_variance: Annotated[float, number(above=0, why=ENOUGH)] = 1.0
+    n_init: Count = 10
+    random_state: Seed = 0
 
-    def __init__(self, n_components=5, *, prior=1e-3, prior_variance=1.0, n_init=10, random_state=0) -> None:
-        self.n_components = n_components
-        self.prior = prior
-        self.prior_variance = prior_variance
-        self.n_init = n_init
-        self.random_state = random_state
+    needs_y = False
 
     # Parameters.
 

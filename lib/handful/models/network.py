@@ -2,22 +2,18 @@
 
 from collections.abc import Callable
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import ConvergenceError, check_options, integer, number, one_of
+from handful.checks import ConvergenceError
 from handful.models.linear import soft_targets
 from handful.models.problem import Problem
-
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("Network needs torch: pip install torch.") from error
-
 from handful.models.torch_model import NetworkModel
+from handful.options import Count, CountOrZero, check_options, number
 
 DEFAULT_STEPS = 200, 2000  # least and most minibatches of a training without a TrainConfig
 
@@ -38,20 +34,11 @@ class TrainConfig:
     bfloat16 : bool, whether to train in mixed precision; implicit gradients stay in the network's own
     """
 
-    _options = {
-        "n_steps": integer(),
-        "batch_size": integer(),
-        "learning_rate": number(above=0, most=1e8),
-        "momentum": number(least=0, most=1e8),
-        "weight_decay": number(least=0, most=1e8),
-        "optimiser": one_of("sgd", "adam"),
-    }
-
-    n_steps: int = 2000
-    batch_size: int = 128
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
+    n_steps: Count = 2000
+    batch_size: Count = 128
+    learning_rate: Annotated[float, number(above=0, most=1e8)] = 0.1
+    momentum: Annotated[float, number(least=0, most=1e8)] = 0.9
+    weight_decay: Annotated[float, number(least=0, most=1e8)] = 5e-4
     optimiser: Literal["sgd", "adam"] = "sgd"
     augment: Callable | None = field(default=None, repr=False)
     bfloat16: bool = False
@@ -112,35 +99,18 @@ class Network(Problem):
     40
     """
 
+    module: Any
+    loss: Any = None
+    _: KW_ONLY
+    train: TrainConfig | None = None
+    curvature: Literal["gauss-newton", "hessian"] = "gauss-newton"
+    curvature_batch_size: Count = 512
+    batch_size: Count = 1024
+    device: Any = None
+    random_state: CountOrZero = 0
+
     forward_only = True
     n_rounds = 10
-    _options = {
-        "curvature": one_of("gauss-newton", "hessian"),
-        "curvature_batch_size": integer(),
-        "batch_size": integer(),
-        "random_state": integer(least=0),
-    }
-
-    def __init__(
-        self,
-        module: Any,
-        loss: Any = None,
-        *,
-        train: TrainConfig | None = None,
-        curvature: Literal["gauss-newton", "hessian"] = "gauss-newton",
-        curvature_batch_size: int = 512,
-        batch_size: int = 1024,
-        device: Any = None,
-        random_state: int = 0,
-    ) -> None:
-        self.module = module
-        self.loss = loss  # type: ignore[method-assign]
-        self.train = train
-        self.curvature = curvature
-        self.curvature_batch_size = curvature_batch_size
-        self.batch_size = batch_size
-        self.device = device
-        self.random_state = random_state
 
     @property
     def classifies(self):
@@ -185,7 +155,7 @@ class Network(Problem):
 
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """An empty `NetworkModel`."""
-        problem = copy(self)
+        problem, rows = copy(self), rows.encoded(self)
         if self.train is None:
             problem.train = TrainConfig(n_steps=int(np.clip(len(rows.sample_weight) // 5, *DEFAULT_STEPS)))
         return NetworkModel(problem, rows, ihvp)

@@ -1,25 +1,27 @@
 """Inner problems: what will be trained on the coreset, and the protocol for a user's own."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from sklearn.base import BaseEstimator
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 
-from handful.checks import ConvergenceError, check_options
-from handful.models.generic import GenericModel
+from handful.checks import ConvergenceError, check_memory
+from handful.lazy import module_with_torch
+from handful.models.base import Model, decrease
+from handful.options import Options, check_options
 
 MAX_ITER = 200  # Newton steps
-HESSIAN_ENTRIES = 1 << 22  # of the Hessians of single rows that are held at a time
+ENTRIES = 1 << 22  # of a block of row gradients or Hessians
+CURVATURE_ROWS = 4096  # rows on which the outer Hessian is estimated; more change the choices little
 NEEDED = ("losses", "gradients", "hessian")  # of a problem with neither a `loss` in torch nor a `Model` of its own
 
 
-class Problem(BaseEstimator):
+class Problem(Options):
     """Base class of inner problems: `BilevelCoreset` selects for any model that one describes.
 
-    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass sets its
-    hyper-parameters in `__init__` and implements `loss`, of one row, in torch, which takes the derivatives. The penalty
-    is ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
+    A model with parameters theta, shape (p,), has a loss for every row and a penalty. A subclass declares its
+    hyper-parameters as fields and implements `loss`, of one row, in torch, which takes the derivatives. The penalty is
+    ``l2 / 2 |theta|^2`` unless the subclass has a `penalty` of its own. Without torch, it implements `losses`,
     `gradients` and `hessian` of many rows instead. Penalties that are not quadratic with their minimum at zero, and
     losses that are not convex, need a `solve` of their own.
 
@@ -31,8 +33,7 @@ class Problem(BaseEstimator):
 
     >>> from handful import BilevelCoreset
     >>> class Poisson(Problem):
-    ...     def __init__(self, l2=1e-2):
-    ...         self.l2 = l2
+    ...     l2: float = 1e-2
     ...
     ...     def losses(self, theta, X, y):
     ...         return np.exp(X @ theta) - y * (X @ theta)
@@ -52,8 +53,7 @@ class Problem(BaseEstimator):
     The same with torch, whose operations take the place of those three methods::
 
         class Poisson(Problem):
-            def __init__(self, l2=1e-2):
-                self.l2 = l2
+            l2: float = 1e-2
 
             def loss(self, theta, x, y):
                 return torch.exp(x @ theta) - y * (x @ theta)
@@ -62,17 +62,13 @@ class Problem(BaseEstimator):
     needs_y = True  # `fit` refuses y=None
     takes_sparse = False
     classifies = False  # whether y holds classes, of which each must be among the chosen rows
-    n_rounds: Any = None  # rounds of forward selection where `Forward` has no batch size; None adds one point a round
+    n_rounds: ClassVar[Any] = None  # rounds of forward selection without a batch size; None adds one point a round
     forward_only = False  # whether it supports forward selection by the linear rule with equal weights only
     alternate = False  # whether the parts of a joint problem take turns
 
     def check(self):
-        """ValueError if a hyper-parameter is not what the table `_options` of its class asks."""
+        """ValueError if a hyper-parameter is not what the type of its field says."""
         check_options(self)
-
-    def parts(self):
-        """``(problem, factor of its outer loss)`` for each problem of a joint one; this one alone otherwise."""
-        return [(self, 1.0)]
 
     def encode(self, y):
         """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
@@ -83,12 +79,12 @@ class Problem(BaseEstimator):
 
         Parameters
         ----------
-        rows : Rows, with encoded targets
+        rows : Rows, with targets as the user gave them, which the model takes as `Rows.encoded` gives them
         rng : numpy.random.Generator, for samples of rows
         ihvp : InverseHessian, or None for the problem's own way
         weighted : whether weights will be optimised, for which losses are compared: inner problems are solved further
         """
-        return GenericModel(self, rows, rng, ihvp)
+        return GenericModel(self, rows.encoded(self), rng, ihvp)
 
     def start(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Parameters from which the first inner problem is solved, shape (p,); zeros, one for each column of X."""
@@ -104,36 +100,29 @@ class Problem(BaseEstimator):
 
     def losses(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of every row, without the penalty, shape (n,)."""
-        return self._by_rows("losses", theta, X, y)
+        return _torch_model().by_rows(self, "losses", theta, X, y)
 
     def gradients(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of every row's loss by the parameters, shape (n, p); callers give few rows at a time."""
-        return self._by_rows("gradients", theta, X, y)
+        return _torch_model().by_rows(self, "gradients", theta, X, y)
 
     def row_hessians(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Second derivative of every row's loss, shape (n, p, p); callers give few rows at a time."""
         if type(self).loss is not Problem.loss:
-            return self._by_rows("hessians", theta, X, y)
+            return _torch_model().by_rows(self, "hessians", theta, X, y)
         penalty = self.hessian(theta, X, y, np.zeros(len(X)))
         parts = [(X[i : i + 1], None if y is None else y[i : i + 1]) for i in range(len(X))]
         return np.array([self.hessian(theta, *part, np.ones(1)) for part in parts]) - penalty
 
     def hessian(self, theta: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Second derivative of ``sum_i weights_i loss_i + penalty``, shape (p, p); zero weights give the penalty's."""
-        from handful.models.autodiff import penalty_hessian
-
-        H, step = penalty_hessian(self, theta), 1 + HESSIAN_ENTRIES // len(theta) ** 2
+        H, step = _torch_model().penalty_hessian(self, theta), 1 + ENTRIES // len(theta) ** 2
         alive = np.flatnonzero(weights)
         for rows in np.split(alive, range(step, len(alive), step)):
             if len(rows):
                 own = self.row_hessians(theta, X[rows], None if y is None else y[rows])
                 H = H + np.tensordot(weights[rows], own, axes=1)
         return H
-
-    def _by_rows(self, kind, theta, X, y):
-        from handful.models.autodiff import by_rows
-
-        return by_rows(self, kind, theta, X, y)
 
     def solve(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
         """Minimiser of ``sum_i weights_i loss_i(theta) + penalty(theta)``, shape (p,).
@@ -193,6 +182,123 @@ class Problem(BaseEstimator):
                 f"(gradient {left:.1e} of the largest): scale the features or raise the penalty."
             )
         return theta
+
+
+def _torch_model():
+    return module_with_torch("handful.models.torch_model", "a Problem with a loss in torch")
+
+
+class GenericModel(Model):
+    """A growing coreset of a user's problem, at a cost of p^3 and n p a step.
+
+    Parameters
+    ----------
+    problem, data, ihvp : as in `Model`
+    rng : numpy.random.Generator, for the rows of the outer Hessian
+    """
+
+    def __init__(self, problem, data, rng, ihvp=None):
+        super().__init__(problem, data, ihvp)
+        self.theta = None
+        self._sample = data.sample(CURVATURE_ROWS, rng)
+        self._u = data.share
+
+    def fit(self, weights=None):
+        """As `Model.fit`; the problem's own `solve` and `hessian` do it."""
+        s = len(self)
+        c = np.full(s, 1.0 / s) if weights is None else weights
+        X, y = self.data.take(self.indices)
+        if self.theta is None:
+            p = len(self.problem.start(X, y))
+            way_out = "a model with so many parameters needs a `Model` of its own, as handful.bilevel.Network has"
+            check_memory(f"the Hessian of {type(self.problem).__name__}, {p:,} x {p:,},", 32 * p**2, way_out)
+        self.theta = self._finite("solve", None, X, y, c, start=self.theta)
+        p = len(self.theta)
+        self.weights, self._hessian = c, self._finite("hessian", (p, p), self.theta, X, y, c)
+        try:
+            self._factor = cho_factor(self._hessian + self.ihvp.damping * np.eye(p))
+        except LinAlgError:
+            least = eigvalsh(self._hessian)[0]
+            raise ConvergenceError(
+                f"the Hessian of {self.problem!r} on {s} points is not positive definite (least eigenvalue "
+                f"{least:.1e}), so that it gives no implicit gradient: raise the penalty, or damping (now "
+                f"{self.ihvp.damping:g})."
+            ) from None
+
+    def _finite(self, method, shape, *arguments, **options):
+        # what a method of the problem gives, if that is of this shape, one-dimensional for None, and finite
+        values = np.asarray(getattr(self.problem, method)(*arguments, **options), dtype=np.float64)
+        shape = (values.size,) if shape is None else shape
+        if values.shape != shape or not np.isfinite(values).all():
+            raise ConvergenceError(
+                f"{type(self.problem).__name__}.{method} must give finite numbers of shape {shape}, got shape "
+                f"{values.shape} with {np.count_nonzero(~np.isfinite(values))} entries that are not finite."
+            )
+        return values
+
+    def _blocks(self, rows, entries=None):
+        # rows, few enough at a time that arrays of so many entries a row fit into memory: gradients, for None
+        step = max(1, ENTRIES // (entries or max(len(self.theta), 1)))
+        for lo in range(0, len(rows), step):
+            yield rows[lo : lo + step]
+
+    def _gradients(self, rows):
+        return self.problem.gradients(self.theta, *self.data.take(rows))
+
+    def mean_loss(self):
+        """Weighted mean of the outer losses at the current parameters."""
+        return float(self._u @ self._finite("losses", self._u.shape, self.theta, self.data.X, self.data.y))
+
+    def outer_gradient(self):
+        """As `Model.outer_gradient`."""
+        g = np.zeros(len(self.theta))
+        for rows in self._blocks(np.flatnonzero(self._u)):
+            g += self._u[rows] @ self._gradients(rows)
+        return g
+
+    def hessian_product(self, v):
+        """As `Model.hessian_product`."""
+        return self._hessian @ v
+
+    def inverse_hessian(self, g):
+        """As `Model.inverse_hessian`."""
+        return cho_solve(self._factor, g) if self.ihvp.exact else super().inverse_hessian(g)
+
+    def scores(self, v):
+        """As `Model.scores`."""
+        scores = np.empty(len(self._u))
+        for rows in self._blocks(np.arange(len(scores))):
+            scores[rows] = self._gradients(rows) @ v
+        return scores
+
+    def predicted_gains(self, candidates, *, free_weights=False):
+        """As `Model.predicted_gains`, by one Newton step of the problem with each row."""
+        s = len(self)
+        X, y = self.data.take(self.indices)
+        rows = self._gradients(candidates)
+        # at the solution the penalty's gradient balances that of the losses
+        pull = -self.weights @ self._gradients(self.indices)
+        penalty = self.problem.hessian(self.theta, X, y, np.zeros(s))
+        data = s * (self.problem.hessian(self.theta, X, y, self.weights) - penalty)
+        H_out = self.outer_hessian()
+        slope, bend = np.empty(len(candidates)), np.empty(len(candidates))
+        for part in self._blocks(np.arange(len(candidates)), len(pull) ** 2):
+            own = self.problem.row_hessians(self.theta, *self.data.take(candidates[part]))
+            steps = np.linalg.solve(data + s * penalty + own, (rows[part] + pull)[:, :, None])[:, :, 0]
+            slope[part], bend[part] = steps @ self.gradient, np.einsum("kp,kp->k", steps @ H_out, steps)
+        return decrease(slope, bend, free_weights)
+
+    def outer_hessian(self):
+        """Hessian of the outer loss at the current parameters, on a sample of rows, shape (p, p)."""
+        X, y = self.data.take(self._sample)
+        u = self._u[self._sample] / self._u[self._sample].sum()
+        hessian = self.problem.hessian
+        return hessian(self.theta, X, y, u) - hessian(self.theta, X, y, np.zeros(len(u)))
+
+    def weight_quadratic(self):
+        """As `Model.weight_quadratic`, by the derivative of the solution by the weights (Equation 3)."""
+        jacobian = -cho_solve(self._factor, self._gradients(self.indices).T)
+        return jacobian.T @ self.outer_hessian() @ jacobian, self.gradient @ jacobian
 
 
 def check_problem(problem):

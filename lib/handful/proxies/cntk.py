@@ -1,9 +1,12 @@
 """Neural tangent kernels of convolutional networks (Arora et al. 2019), on any device of torch."""
 
 import math
-from typing import Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal
 
-from handful.checks import check_integer, one_of
+from handful.checks import check_integer
+from handful.lazy import module_with_torch
+from handful.options import CountOrZero
 from handful.proxies.ntk import TangentKernel, dense_layers, dense_selves
 
 
@@ -61,26 +64,12 @@ class CNTK(TangentKernel):
     (1797, 50)
     """
 
-    _options = {"filters": _check_filters, "shape": _check_shape, "head": one_of("flatten", "pool")}
-
-    def __init__(
-        self,
-        filters=(5, 5),
-        *,
-        head: Literal["flatten", "pool"] = "flatten",
-        hidden: int = 1,
-        shape=None,
-        w_std: float = 1.0,
-        b_std: float = 0.05,
-        device=None,
-    ) -> None:
-        self.filters = filters
-        self.head = head
-        self.hidden = hidden
-        self.shape = shape
-        self.w_std = w_std
-        self.b_std = b_std
-        self.device = device
+    filters: Annotated[Any, _check_filters] = (5, 5)
+    _: KW_ONLY
+    head: Literal["flatten", "pool"] = "flatten"
+    hidden: CountOrZero = 1
+    shape: Annotated[Any, _check_shape] = None
+    device: Any = None
 
     @classmethod
     def arora(cls, layers=6, *, head: Literal["flatten", "pool"] = "pool", shape=(3, 32, 32), device=None):
@@ -104,10 +93,9 @@ class CNTK(TangentKernel):
 
     def _convolutions(self, which, *rows):
         """Covariances and tangent kernel after the head, of "pairs" (X, Y) or of "selves" (X)."""
-        from handful.proxies import conv  # here, as it imports torch
-
         w_var, b_var = map(float, self._variances(rows[0].dtype))
         network = dict(filters=self.filters, pooled=self.head == "pool", w_var=w_var, b_var=b_var)
+        conv = module_with_torch("handful.proxies.conv", "CNTK")
         return getattr(conv, which)(*rows, self._image(rows[0].shape[1]), self.device or "cpu", **network)
 
     def _image(self, length):

@@ -1,13 +1,9 @@
 """Covariances and tangent kernels of convolutional layers, for every pair of images, by torch on any device."""
 
 import numpy as np
+import torch
 
 from handful.proxies.ntk import through_relu
-
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("CNTK needs torch: pip install torch.") from error
 
 CHUNK = {"cpu": 1 << 18}  # values of a tensor at a time: what stays in the cache of a processor
 CHUNK_ELSEWHERE = 1 << 26

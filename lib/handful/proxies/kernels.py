@@ -3,10 +3,10 @@
 from abc import abstractmethod
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
-from handful.checks import check_options, check_rows, number, or_none
+from handful.checks import check_rows
+from handful.options import Options, Positive, check_options
 
 DTYPES = [np.float64, np.float32]
 
@@ -34,12 +34,12 @@ def as_rows(X, name="X"):
     return check_rows(flattened(X), name)
 
 
-class Kernel(BaseEstimator):
+class Kernel(Options):
     """Base class of kernels: ``kernel(X, Y)`` is the matrix of all pairs of rows.
 
     A subclass implements `_matrix(X, Y)`, of checked float arrays with the same columns and dtype, and, where that is
-    cheaper than the matrix of one row at a time, `_diagonal(X)`. A table `_options` says what its hyper-parameters may
-    be (`handful.checks.check_options`).
+    cheaper than the matrix of one row at a time, `_diagonal(X)`. Its hyper-parameters are fields
+    (`handful.options.Options`).
     """
 
     def __call__(self, X, Y=None):
@@ -108,10 +108,7 @@ class RBF(Kernel):
     array([[1.   , 0.135]])
     """
 
-    _options = {"gamma": or_none(number(above=0))}
-
-    def __init__(self, gamma=None) -> None:
-        self.gamma = gamma
+    gamma: Positive | None = None
 
     def _matrix(self, X, Y):
         center = Y.mean(axis=0, dtype=np.float64)  # far from the origin norms and products would cancel

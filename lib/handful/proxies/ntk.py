@@ -1,10 +1,11 @@
 """Neural tangent kernels of infinitely wide dense networks (Jacot et al. 2018), in the NTK parameterisation."""
 
 import math
+from dataclasses import KW_ONLY
 
 import numpy as np
 
-from handful.checks import integer, number
+from handful.options import CountOrZero, NonNegative, Positive
 from handful.proxies.kernels import Kernel
 
 
@@ -72,7 +73,9 @@ def dense_selves(s, t, hidden, w_var, b_var):
 class TangentKernel(Kernel):
     """Base class: a network whose layers all have the same scales of weights and biases."""
 
-    _options = {"hidden": integer(least=0), "w_std": number(above=0), "b_std": number(least=0)}
+    _: KW_ONLY
+    w_std: Positive = 1.0
+    b_std: NonNegative = 0.05
 
     def _variances(self, dtype):
         return dtype.type(self.w_std**2), dtype.type(self.b_std**2)
@@ -102,10 +105,7 @@ class NTK(TangentKernel):
            [0.0796, 0.5   ]])
     """
 
-    def __init__(self, hidden=2, *, w_std=1.0, b_std=0.05) -> None:
-        self.hidden = hidden
-        self.w_std = w_std
-        self.b_std = b_std
+    hidden: CountOrZero = 2
 
     def _matrix(self, X, Y):
         w_var, b_var = self._variances(X.dtype)

@@ -1,25 +1,26 @@
 """Nystrom features (Section 3.5.2): kernel matrices in blocks of rows, kept on disk where asked."""
 
-import os
 import pickle
-import tempfile
-from pathlib import Path
+from dataclasses import KW_ONLY
+from typing import Annotated, Any
 
 import joblib
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import as_generator, check_options, integer, number, or_none
+from handful.checks import as_generator
+from handful.options import Count, Options, check_options, number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
+from handful.types import Seed
 
 BLOCK = 512  # rows of the kernel matrix that are computed, and kept on disk, at a time
 
 
-class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     """Features whose inner products approximate a kernel: ``K[:, Q] K[Q, Q]^+ K[Q, :]`` for random landmarks Q.
 
     Section 3.5.2 of Borsos et al. (2024): ``z(x) = D^(-1/2) U^T k(x, Q)`` with the eigendecomposition ``U D U^T`` of
@@ -34,8 +35,8 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         continual learning, 2048 for CIFAR-10 and active learning.
     rtol : number below 1; eigenvalues up to `rtol` times the largest count as zero. By default ten times the kernel's
         precision
-    cache : folder (created where missing) that keeps the kernel matrix, a file for each block of rows: the same rows,
-        landmarks and kernel are computed once, and an interrupted run goes on where it was. None keeps nothing.
+    cache : folder (created where missing) in which `joblib.Memory` keeps the kernel matrix by blocks of rows: the same
+        rows, landmarks and kernel are computed once, and an interrupted run goes on where it was. None keeps nothing.
     verbose : show a progress bar
     random_state : None, int or Generator, of the landmarks
 
@@ -56,15 +57,13 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    _options = {"n_landmarks": integer(), "rtol": or_none(number(least=0, below=1))}
-
-    def __init__(self, kernel, *, n_landmarks=512, rtol=None, cache=None, verbose=False, random_state=None) -> None:
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.rtol = rtol
-        self.cache = cache
-        self.verbose = verbose
-        self.random_state = random_state
+    kernel: Any
+    _: KW_ONLY
+    n_landmarks: Count = 512
+    rtol: Annotated[float, number(least=0, below=1)] | None = None
+    cache: Any = None
+    verbose: bool = False
+    random_state: Seed = None
 
     def fit(self, X, y=None):
         """Draw the landmarks from the rows of `X` and decompose their kernel matrix.
@@ -137,64 +136,34 @@ def kernel_blocks(kernel, X, Y, *, cache=None, verbose=False):
     TypeError
         if the kernel is a class, or cannot be called
     ValueError
-        if the kernel gives a matrix of another shape or values that are not finite, a file in `cache` does not hold the
-        block it is named after, or there is a cache but the kernel, say a lambda, cannot be pickled.
+        if the kernel gives a matrix of another shape or values that are not finite, or there is a cache but the kernel,
+        say a lambda, cannot be pickled.
     """
     if isinstance(kernel, type) or not callable(kernel):
         raise TypeError(
             "kernel must be one such as RBF() (an instance, not the class), or a function of two arrays of "
             f"rows, got kernel={kernel!r}."
         )
-    starts = range(0, len(X), BLOCK)
-    of_call = None if cache is None else _key(kernel, Y)
+    block_of = joblib.Memory(cache, verbose=0).cache(_block)
     with tqdm(total=len(X), desc="kernel", unit="row", disable=not verbose) as bar:
-        for start in starts:
+        for start in range(0, len(X), BLOCK):
             rows = slice(start, min(start + BLOCK, len(X)))
-            path = None if cache is None else Path(cache) / f"{joblib.hash((of_call, X[rows]))}.npy"
-            if path is not None and path.is_file():
-                block = _read(path, (rows.stop - rows.start, len(Y)))
-            else:
-                block = np.asarray(kernel(X[rows], Y))
-                if block.shape != (rows.stop - rows.start, len(Y)):
-                    raise ValueError(
-                        f"{kernel} must give a matrix of shape ({rows.stop - rows.start}, {len(Y)}), one value a pair "
-                        f"of rows, got {block.shape}."
-                    )
-                if not (isinstance(kernel, Kernel) or np.isfinite(block).all()):  # a Kernel has looked itself
-                    raise ValueError(f"{kernel} gave values that are not finite for rows of X: scale the data.")
-                if path is not None:
-                    _write(path, block)
-            yield rows, block
+            try:
+                yield rows, block_of(kernel, X[rows], Y)
+            except pickle.PicklingError as error:
+                raise ValueError(
+                    f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give RBF() "
+                    "or a function of a module, for example, or cache=None."
+                ) from error
             bar.update(rows.stop - rows.start)
 
 
-def _key(kernel, Y):
-    try:
-        return joblib.hash((kernel, Y))
-    except pickle.PicklingError as error:
+def _block(kernel, X, Y):
+    block = np.asarray(kernel(X, Y))
+    if block.shape != (len(X), len(Y)):
         raise ValueError(
-            f"{kernel} cannot be told from other kernels, so its values cannot be kept in a cache: give RBF() or a "
-            "function of a module, for example, or cache=None."
-        ) from error
-
-
-def _read(path, shape):
-    try:
-        block = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} in the kernel's cache cannot be read ({error}); delete it.") from error
-    if block.shape != shape:
-        raise ValueError(f"{path} in the kernel's cache has shape {block.shape} instead of {shape}; delete it.")
+            f"{kernel} must give a matrix of shape ({len(X)}, {len(Y)}), one value a pair of rows, got {block.shape}."
+        )
+    if not (isinstance(kernel, Kernel) or np.isfinite(block).all()):  # a Kernel has looked itself
+        raise ValueError(f"{kernel} gave values that are not finite for rows of X: scale the data.")
     return block
-
-
-def _write(path, block):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")  # whole or not at all, whoever else writes
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, block, allow_pickle=False)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

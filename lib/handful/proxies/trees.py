@@ -1,17 +1,22 @@
 """Features of tree ensembles: which leaves rows share."""
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_options, integer
+from handful.checks import MAX_SEED, as_generator
+from handful.options import Count, Options, check_options
 from handful.proxies.kernels import DTYPES, flattened
+from handful.types import Seed
 
 MOST_ROWS = 20_000  # that the forest and the singular vectors are fitted to
 
 
-class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     """Features whose inner products approximate the share of trees in which two rows fall into the same leaf.
 
     A proxy for boosting and forests (ours; the paper's Section 3.5.2 proposes kernels for networks). The leaves of a
@@ -41,12 +46,10 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     array([ True, False])
     """
 
-    _options = {"n_components": integer()}
-
-    def __init__(self, forest=None, *, n_components=64, random_state=None) -> None:
-        self.forest = forest
-        self.n_components = n_components
-        self.random_state = random_state
+    forest: Any = None
+    _: KW_ONLY
+    n_components: Count = 64
+    random_state: Seed = None
 
     def fit(self, X, y=None):
         """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are random.

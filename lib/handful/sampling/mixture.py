@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from handful.checks import number, or_none
 from handful.linalg import alias_records, draw_alias
+from handful.options import Positive
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import LEARNING, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import Learning, Mixed, NewtonLearner, check_mixture_weights
 from handful.types import Seed, Table
 
 
@@ -59,7 +59,7 @@ def _tables(probabilities, n_tables):
     return alias_records(probabilities[:n_tables]), densities
 
 
-class FixedMixture(Sampler):
+class FixedMixture(Mixed, Sampler):
     """Samples from a mixture of given distributions with weights that stay as they are.
 
     The control for `MixtureSampler`: what prior knowledge alone gives. O(1) a draw by alias tables.
@@ -121,11 +121,6 @@ class FixedMixture(Sampler):
             raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
 
     @property
-    def mixture_weights(self) -> Any:
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._w.copy()
-
-    @property
     def probabilities(self) -> Any:
         """The distribution q that points are drawn from now, shape (n,). O(k n)."""
         m = self._densities.shape[1]
@@ -139,7 +134,7 @@ class FixedMixture(Sampler):
         return indices, weights
 
 
-class MixtureSampler(FixedMixture):
+class MixtureSampler(Learning, FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
 
     The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
@@ -186,7 +181,7 @@ class MixtureSampler(FixedMixture):
     1
     """
 
-    _options = LEARNING | {"scale": or_none(number(above=0))}
+    scale: Positive | None
 
     def __init__(
         self,

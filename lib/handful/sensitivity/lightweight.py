@@ -11,9 +11,10 @@ from sklearn.utils.extmath import row_norms
 
 from handful.blocks import Blocks
 from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
-from handful.coreset import Selector
+from handful.coreset import SizedSelector
 from handful.linalg import centred, sq_distance
-from handful.types import Seed, Table, joined
+from handful.options import Count
+from handful.types import Table, joined
 
 ROWS = 1 << 15  # of an array that are read at a time
 N_PIVOT = 256  # rows of a block whose mean serves as the pivot
@@ -153,7 +154,7 @@ def _readable(X):
     return X
 
 
-class LightweightCoreset(Selector):
+class LightweightCoreset(SizedSelector):
     """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et al. 2018).
 
     Half of the draws go by weight alone, half by squared distance to the mean; `fit` takes two passes over the data. It
@@ -183,9 +184,7 @@ class LightweightCoreset(Selector):
     _repeats = True
     _ranks = False
 
-    def __init__(self, size: int = 1000, *, random_state: Seed = None) -> None:
-        self.size = size
-        self.random_state = random_state
+    size: Count = 1000
 
     def _select(self, X, y, sample_weight, rng):
         return lightweight_coreset(X, self.size, rng=rng, sample_weight=sample_weight)

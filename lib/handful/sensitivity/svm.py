@@ -1,17 +1,18 @@
 """`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.checks import as_generator, check_number, check_size, integer, number, one_of, or_none, signed_labels
-from handful.coreset import Coreset, Selector
+from handful.checks import as_generator, check_number, check_size, signed_labels
+from handful.coreset import Coreset, SizedSelector
 from handful.linalg import centred, one_blas_thread
+from handful.options import Count, Positive, number
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
 from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
@@ -28,18 +29,7 @@ WORTH = 0.97  # more clusters are taken if they bring the total sensitivity belo
 MOST_CLUSTERS = 64
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Importance scores of rows sorted by class; see `SVMCoreset`."""
-
-    sensitivities: np.ndarray
-    probabilities: np.ndarray
-    margins: np.ndarray
-    n_clusters: tuple
-    lower_bound: float
-
-
-class SVMCoreset(Selector):
+class SVMCoreset(SizedSelector):
     """Weighted rows on which a linear SVM trains about as well as on all of them.
 
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
@@ -100,38 +90,18 @@ class SVMCoreset(Selector):
     True
     """
 
-    _options = {
-        "l2": or_none(number(above=0)),
-        "n_clusters": one_of("auto", "log", otherwise=integer()),
-        "rule": one_of(*RULES),
-        "sampling": one_of("multinomial", "systematic"),
-        "xi": number(above=0, below=1),
-    }
     _needs_y = True
     _takes_sparse = True
     _draws = True
     _ranks = False
 
-    def __init__(
-        self,
-        size: int = 100,
-        *,
-        l2: float | None = None,
-        n_clusters: Literal["auto", "log"] | int = "auto",
-        rule: Literal["mixture", "tight", "paper"] = "mixture",
-        sampling: Literal["multinomial", "systematic"] = "multinomial",
-        xi: float = 0.1,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.size = size
-        self.l2 = l2
-        self.n_clusters = n_clusters
-        self.rule = rule
-        self.sampling = sampling
-        self.xi = xi
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    l2: Positive | None = None
+    n_clusters: Literal["auto", "log"] | Count = "auto"
+    rule: Literal["mixture", "tight", "paper"] = "mixture"
+    sampling: Literal["multinomial", "systematic"] = "multinomial"
+    xi: Annotated[float, number(above=0, below=1)] = 0.1
+    verbose: bool = False
 
     @property
     def _repeats(self):
@@ -149,18 +119,20 @@ class SVMCoreset(Selector):
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
         with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar, one_blas_thread():
-            scores = self._scores(X, rows, signs, u, rng, bar)
-        self._keep(scores, rows, len(sample_weight))
-        self._drawn_from = rows, signs, u, scores
+            sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
+        self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
+        self.sensitivities_[rows], self.probabilities_[rows] = sensitivities, q
+        self.total_sensitivity_ = float(sensitivities.sum())
+        self._drawn_from = rows, signs, u, q, margins
         return self._draw(self.size, rng)
 
     def _draw(self, size, rng):
-        rows, signs, u, scores = self._drawn_from
+        rows, signs, u, q, margins = self._drawn_from
         if self.sampling == "multinomial":
-            chosen, weights = multinomial_draw(scores.probabilities, u, size, rng=rng)
+            chosen, weights = multinomial_draw(q, u, size, rng=rng)
         else:
-            order = order_by(np.clip(scores.margins, *EXTREMES), signs > 0)
-            chosen, weights = systematic_draw(scores.probabilities, u, size, order, rng=rng)
+            order = order_by(np.clip(margins, *EXTREMES), signs > 0)
+            chosen, weights = systematic_draw(q, u, size, order, rng=rng)
         return rows[chosen], weights
 
     def draw(self, size: int, *, random_state: Seed = None) -> Any:
@@ -199,7 +171,7 @@ class SVMCoreset(Selector):
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
     def _scores(self, X, rows, signs, u, rng, bar):
-        """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
+        """Sensitivities, probabilities and margins of some `rows`, sorted by class, with signs and weights u."""
         total, price = u.sum(), hinge_price(self.l2, u.sum())
         A = with_ones(centred(X[rows], u)[0])  # moves the bias only; an offset costs no digits then
         rough = solve(A, signs, price * u, tol=self.xi)
@@ -219,7 +191,8 @@ class SVMCoreset(Selector):
         margins = signs * (A @ rough.w)
         q = mixture(sensitivities, A, u, margins) if self.rule == "mixture" else sensitivities / sensitivities.sum()
         bar.update()
-        return Scores(sensitivities, q, margins, tuple(counts), rough.lower_bound)
+        self.lower_bound_, self.n_clusters_ = float(rough.lower_bound), tuple(counts)
+        return sensitivities, q, margins
 
     def _clusters(self, points, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
@@ -229,15 +202,6 @@ class SVMCoreset(Selector):
         if points.n > len(some):
             labels = points.nearest(centers)
         return labels, *points.means(labels, u, len(centers))
-
-    def _keep(self, scores, rows, n):
-        self.sensitivities_ = np.zeros(n)
-        self.sensitivities_[rows] = scores.sensitivities
-        self.probabilities_ = np.zeros(n)
-        self.probabilities_[rows] = scores.probabilities
-        self.total_sensitivity_ = float(scores.sensitivities.sum())
-        self.lower_bound_ = float(scores.lower_bound)
-        self.n_clusters_ = scores.n_clusters
 
     def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).

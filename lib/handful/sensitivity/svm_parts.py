@@ -73,8 +73,9 @@ def seeds(points, u, k, *, rng):
     no row is left at a distance
     """
     label, closest, labels = np.zeros(points.n, dtype=np.int64), np.inf, []
+    rounding = 1e-14 * points.sq_norms.max()  # what differs by less is a tie, of dense and of sparse rows
     for _, sq_dist in islice(seeds_one_by_one(points.X, u, rng.random), k):
-        label = np.where(sq_dist < closest, len(labels), label)
+        label = np.where(sq_dist < closest - rounding, len(labels), label)
         closest = np.minimum(closest, sq_dist)
         labels.append(label)
     return labels

@@ -10,14 +10,15 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator, check_options, check_sample_weight, integer
+from handful.checks import as_generator, check_sample_weight
 from handful.coreset import Coreset, check_selector, reduced
+from handful.options import Options, check_options
 from handful.types import Block, Table, check_form, form_of
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
 
-class StreamMemory(BaseEstimator):
+class StreamMemory(Options):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
     A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The attributes that it
@@ -25,8 +26,7 @@ class StreamMemory(BaseEstimator):
     stream that was pickled goes on as if it had never stopped.
     """
 
-    _options = {"size": integer()}
-    _undone_by: type = Exception  # what leaves a stream as it was before the chunk
+    _undone_by = Exception  # what leaves a stream as it was before the chunk
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""

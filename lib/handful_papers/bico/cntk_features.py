@@ -42,13 +42,13 @@ def images(name, X, *, side=None):
     return out
 
 
-def small_kernel(shape):
+def small_kernel(shape, device=None):
     """The tangent kernel of the paper's small network, on images of a shape."""
-    return CNTK((5, 5) if shape[1] > 8 else (3, 3), head="flatten", shape=shape)
+    return CNTK((5, 5) if shape[1] > 8 else (3, 3), head="flatten", shape=shape, device=device)
 
 
 @cache
-def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None):
+def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None, device=None):
     """A data set of images with Nystrom features in place of its pixels: of the RBF kernel where `gamma` is given.
 
     Else of the convolutional tangent kernel of the paper's network for these images: six layers (Arora et al. 2019)
@@ -62,6 +62,7 @@ def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None)
     n_landmarks : int, landmarks out of the whole training set; the paper: 500 for MNIST, 2048 for CIFAR-10
     side : pixels to which images are shrunk for the CNTK, see `images`
     gamma : of the RBF kernel, on standardised pixels
+    device : of torch, that computes the tangent kernel
 
     Returns
     -------
@@ -80,7 +81,7 @@ def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None)
     if gamma is None:
         channels, height, _ = SHAPES[name]
         shape = (channels, side or height, side or height)
-        kernel, folder = _kernel_of(name, shape), data_folder() / "kernels"
+        kernel, folder = _kernel_of(name, shape, device), data_folder() / "kernels"
     else:
         kernel, folder = RBF(gamma), None
     proxy = Nystrom(kernel, n_landmarks=n_landmarks, cache=folder, random_state=0)
@@ -90,5 +91,7 @@ def image_features(name, *, n_train, n_test, n_landmarks, side=None, gamma=None)
     return replace(data, X=Z, y=data.y[rows], X_test=Z_test, y_test=data.y_test[test], **about)
 
 
-def _kernel_of(name, shape):
-    return CNTK.arora(6, head="pool", shape=shape) if name == "cifar10" else small_kernel(shape)
+def _kernel_of(name, shape, device=None):
+    if name == "cifar10":
+        return CNTK.arora(6, head="pool", shape=shape, device=device)
+    return small_kernel(shape, device)

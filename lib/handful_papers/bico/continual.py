@@ -87,7 +87,7 @@ def replay_rows(stream, about, *, seed, methods, kernel="RBF", size=None, batch_
     kernel : "RBF" or "NTK"
     size : int, rows of the memory, in place of the stream's own
     batch_size : of the training
-    training : learning_rate, bfloat16, see `stacked.Runs`
+    training : learning_rate, bfloat16, device, see `stacked.Runs`
     """
     torch.set_num_threads(1)  # products are small: threads would wait for each other
     tasks = tasks_of(about)

@@ -5,13 +5,15 @@ import time
 import numpy as np
 import torch
 from handful.baselines import KCenter, KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Forward, Joint, Network, NeumannSeries, TrainConfig
+from handful.bilevel import BilevelCoreset, Joint, Network, NeumannSeries, TrainConfig
 
 from handful_papers.bico.continual_data import images
 from handful_papers.bico.forgetting import forgetting_events
 from handful_papers.bico.image_data import SHAPES, averaged
 from handful_papers.bico.image_networks import image_network, shift_and_flip
+from handful_papers.bico.kept_forward import KeptForward
 from handful_papers.claims import Evidence, paired_differences
+from handful_papers.tasks import part
 
 TARGET, PARTNER = "WideResNet-16-4", "VGG16"  # selected for; and jointly with it
 CURVES = ("uniform", "kmeans++", "kcenter", "forgetting", "bico")  # the methods of Figure 8
@@ -110,18 +112,25 @@ class NetworkCoresets:
         problem = self.problem(TARGET, seed)
         if method == "bico joint":
             problem = Joint(problem, self.problem(PARTNER, seed), alternate=True)
-        strategy = Forward(batch_size=self.batch, n_start=self.n_start)
+        # two rounds a part: one for each network where they take turns
+        strategy = KeptForward(method, 2, self.batch, n_start=self.n_start)
         options = dict(rule="linear", ihvp=NeumannSeries(self.terms), random_state=seed)
         selector = BilevelCoreset(problem, size=size, strategy=strategy, **options)
         return selector.fit(self.X, self.y).indices_
 
     def run(self, seed):
-        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of the selection."""
+        """Everything for one seed: method, network, size, seed, accuracies in percent, seconds of the selection.
+
+        Each training and each two rounds of a selection are a `part` of the task.
+        """
         rows, n = [], len(self.X)
-        embeddings, events, full = self.look_on(seed)
+        embeddings, events, full = part("look on", lambda: self.look_on(seed))
 
         def add(method, network, chosen, seconds, found=None):
-            found = found or self.accuracies(self._trained(network, chosen, seed), chosen)
+            found = found or part(
+                f"{method} {network} {len(chosen)}",
+                lambda: self.accuracies(self._trained(network, chosen, seed), chosen),
+            )
             rows.append(dict(method=method, network=network, size=len(chosen), seed=seed, **found, seconds=seconds))
 
         for network in self.networks:

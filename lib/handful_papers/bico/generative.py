@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from handful.checks import ConvergenceError
 from handful.dictionary import Recovery
-from handful.torch_training import train_epochs
 from torch import nn
 from torch.func import jacfwd, vmap
+
+from handful_papers.bico.training import train_epochs
 
 
 class VAE(nn.Module):

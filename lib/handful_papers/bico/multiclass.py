@@ -5,22 +5,24 @@ from functools import cache, partial
 
 import numpy as np
 from handful.baselines import KMeansPlusPlus, UniformCoreset
-from handful.bilevel import BilevelCoreset, Elimination, Forward, Logistic, Regularised
-from handful.bilevel.outer import outer_rows
+from handful.bilevel import BilevelCoreset, Elimination, Logistic, Regularised
 from handful.bilevel.weights import final_weights
-from handful.models.base import Rows
+from handful.models.base import Rows, outer_rows
 from handful.models.glm import GLM
-from handful.models.joint import model_for
 from tqdm import tqdm
 
 from handful_papers.bico.cntk_features import image_features
 from handful_papers.bico.forgetting import ForgettingEvents
+from handful_papers.bico.kept_forward import KeptForward
+from handful_papers.tasks import part
 
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3)  # from which the one that validates best on all data is taken
 VARIANTS = ("uniform", "bico", "bico elimination", "bico exchange", "bico regularised")  # Figure 3, beside batches
 COMPARED = ("uniform", "kmeans++", "forgetting", "bico", "bico forward weighted", "bico regularised")  # Figure 7
 
 BASELINES = {"uniform": UniformCoreset, "kmeans++": KMeansPlusPlus, "forgetting": ForgettingEvents}
+
+ROUNDS = 100  # of forward selection in a part of its task: minutes, for tens of thousands of rows
 
 _PREPARED = ("n_rows", "n_test", "n_train", "n_validation", "n_landmarks", "side", "gamma")
 
@@ -75,19 +77,20 @@ def prepare(dataset, about, seed):
     Parameters
     ----------
     dataset : "digits", "mnist" or "cifar10"
-    about : dict with the numbers that `image_features` and `split` take; for `side` and `gamma`, 0 is None
+    about : dict with the numbers that `image_features` and `split` take; for `side` and `gamma`, 0 is None; and, if it
+        is not the CPU, the `device` that computes the kernel
     seed : int, of the split
 
     Returns
     -------
     Split, float
     """
-    return _prepare(dataset, seed, *(about[key] for key in _PREPARED))
+    return _prepare(dataset, seed, *(about[key] for key in _PREPARED), about.get("device"))
 
 
 @cache  # the tasks of all methods share it
-def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma):
-    options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None)
+def _prepare(dataset, seed, n_rows, n_test, n_train, n_validation, n_landmarks, side, gamma, device):
+    options = dict(n_landmarks=n_landmarks, side=side or None, gamma=gamma or None, device=device)
     data = image_features(dataset, n_train=n_rows, n_test=n_test, **options)
     data = split(data, n_train=n_train, n_validation=n_validation, seed=seed)
     return data, choose_penalty(data)
@@ -179,7 +182,9 @@ class Variants:
         return self._prefixes(selector.fit(self.data.X, self.data.y).indices_)
 
     def forward(self, batch_size=1):
-        return self._prefixes(self._fit(size=self.sizes[-1], strategy=Forward(batch_size)).indices_)
+        """One run of forward selection, of which each size is a prefix."""
+        strategy = KeptForward("forward", ROUNDS, batch_size)
+        return self._prefixes(self._fit(size=self.sizes[-1], strategy=strategy).indices_)
 
     def forward_weighted(self):
         """Forward selection one by one; at each size, the weights that make training on the chosen best on all rows."""
@@ -188,13 +193,16 @@ class Variants:
 
     def exchange(self):
         """200 exchanges of 1 % of the points, for each size by itself."""
-        return {m: (self._fit(size=m, strategy="exchange").indices_, np.ones(m)) for m in self.sizes}
+        return {m: (self._exchanged(m), np.ones(m)) for m in self.sizes}
+
+    def _exchanged(self, m):
+        return part(f"exchange {m}", lambda: self._fit(size=m, strategy="exchange").indices_)
 
     def holding(self, indices, *, weighted):
         """A selection that holds some training rows; `weighted` if weights will be optimised."""
         data, rng = self.data, np.random.default_rng(self.seed)
         rows = outer_rows(data.X, data.y, np.ones(len(data)), self.outer, self._validation(), classes=True)
-        model = model_for(self.problem, rows, rng, weighted=weighted)
+        model = self.problem.model(rows, rng, weighted=weighted)
         model.add(indices)
         return model
 
@@ -202,17 +210,27 @@ class Variants:
         """One run of elimination, halted at every size."""
         model, out = self.holding(range(len(self.data)), weighted=False), {}
         strategy = Elimination(max(1, len(self.data) // 225))
-        for m in reversed(self.sizes):
+
+        def drop(m):
             with tqdm(disable=True) as bar:
                 strategy.run(model, m, rule="linear", weighting="binary", labels=self.data.y, bar=bar)
-            out[m] = (np.array(model.indices), np.ones(m))
+            return np.array(model.indices)
+
+        for m in reversed(self.sizes):
+            left = part(f"elimination to {m}", lambda m=m: drop(m))
+            if len(model) > m:  # found from before
+                model.keep(np.isin(model.indices, left))
+            out[m] = (left, np.ones(m))
         return out
 
     def regularised(self, options=None, *, watch=None):
         """One run of Algorithm 2, halted at every size; `options` are those of `Regularised`."""
-        model = self.holding(range(len(self.data)), weighted=True)
-        path = Regularised(**(options or {})).path(model, self.sizes, watch=watch)
-        return {m: (indices, weights) for m, indices, weights in path}
+
+        def path():
+            model = self.holding(range(len(self.data)), weighted=True)
+            return list(Regularised(**(options or {})).path(model, self.sizes, watch=watch))
+
+        return {m: (indices, weights) for m, indices, weights in part("regularised", path)}
 
 
 def score(data, l2, method, chosen):

@@ -28,10 +28,12 @@ class Runs:
     seed : int, or sequence of ints; of the start, the minibatches and the masks
     learning_rate : Adam's step size
     bfloat16 : whether hidden layers compute in bfloat16; the logits, weights and Adam's sums stay in float32
+    device : of torch; None is the CPU
     """
 
-    def __init__(self, *, seed=0, learning_rate=5e-4, bfloat16=False):
+    def __init__(self, *, seed=0, learning_rate=5e-4, bfloat16=False, device=None):
         self.seed, self.learning_rate, self.bfloat16 = np.atleast_1d(seed).tolist(), learning_rate, bfloat16
+        self.device = torch.device(device or "cpu")
 
     def fit(self, X, y, *, n_epochs, batch_size, memory=None, sample_weight=None, key=0):
         """Train all runs on the same rows, each beside its own memory.
@@ -55,11 +57,11 @@ class Runs:
             if the loss becomes NaN or infinite; names the epoch, the loss and the step size.
         """
         factors = np.ones(len(X)) if sample_weight is None else sample_weight
-        rows, kept = _tensors(X, y, factors), None if memory is None else _tensors(*memory)
+        rows, kept = self._tensors(X, y, factors), None if memory is None else self._tensors(*memory)
         for parameters, loss, rng in self._parts(rows, kept, key):
             optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
             for epoch in range(n_epochs):
-                for batch in torch.from_numpy(rng.permutation(len(X))).split(batch_size):
+                for batch in torch.from_numpy(rng.permutation(len(X))).to(self.device).split(batch_size):
                     losses = loss(*(a[batch] for a in rows), rng)
                     optimiser.zero_grad()
                     losses.sum().backward()
@@ -70,6 +72,10 @@ class Runs:
                         f"{self.learning_rate:g}; lower the step size or the weight of the memory."
                     )
         return self
+
+    def _tensors(self, X, y, coefficients):
+        X, y, coefficients = (torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (X, y, coefficients))
+        return X.float(), y.long(), coefficients.float()
 
     def accuracy(self, X, y, *, block=1000):
         """Share of rows whose class is predicted, percent, shape (R,)."""
@@ -101,7 +107,7 @@ class StackedMLP(Runs):
         for fan_in, fan_out in pairwise(widths):
             for shape in ((fan_in, fan_out), (1, fan_out)):  # torch's defaults for a linear layer
                 values = rng.uniform(-1, 1, shape).T / np.sqrt(fan_in)
-                self.parameters.append(torch.tensor(values, dtype=torch.float32)[None])
+                self.parameters.append(torch.tensor(values, dtype=torch.float32, device=self.device)[None])
         self.repeat(n_runs)
 
     def repeat(self, times):
@@ -110,10 +116,12 @@ class StackedMLP(Runs):
         return self
 
     def _parts(self, rows, kept, key):
-        X_kept, y_kept, c_kept = kept or (None, *(torch.empty(len(self.parameters[0]), 0) for _ in range(2)))
+        nothing = torch.empty(len(self.parameters[0]), 0, device=self.device)
+        X_kept, y_kept, c_kept = kept or (None, nothing, nothing)
 
         def loss(X, y, factors, rng):
-            masks = [_mask(rng, (len(X) + y_kept.shape[1], p.shape[1]), self.dropout) for p in self.parameters[:4:2]]
+            shapes = [(len(X) + y_kept.shape[1], p.shape[1]) for p in self.parameters[:4:2]]
+            masks = [_mask(rng, shape, self.dropout).to(self.device) for shape in shapes]
             _, logits = self._forward(X, X_kept, masks, dtype=torch.bfloat16 if self.bfloat16 else torch.float32)
             labels = torch.cat([y.expand(len(logits), -1), y_kept.long()], dim=1)
             coefficients = torch.cat([(factors / len(X)).expand(len(logits), -1), c_kept], dim=1)
@@ -129,20 +137,21 @@ class StackedMLP(Runs):
         H = (W1.flatten(0, 1) @ X.to(dtype).T).unflatten(0, W1.shape[:2])
         if kept is not None:
             H = torch.cat([H, torch.bmm(W1, kept.to(dtype).transpose(1, 2))], dim=2)
-        first, second = masks or (torch.ones(()),) * 2
+        first, second = masks or (torch.ones((), device=self.device),) * 2
         H = torch.baddbmm(b2, W2, (H + b1).relu() * first.to(dtype)).relu() * second.to(dtype)
         return H.float(), torch.baddbmm(b3, W3, H.float())
 
     @torch.no_grad()
     def logits(self, X, run=None):
-        """Logits, shape (R, n, classes), or (n, classes) for one run."""
-        logits = self._forward(torch.as_tensor(X), run=run)[1].transpose(1, 2)
+        """Logits on the CPU, shape (R, n, classes), or (n, classes) for one run."""
+        logits = self._forward(torch.as_tensor(X).to(self.device), run=run)[1].transpose(1, 2).cpu()
         return logits if run is None else logits[0]
 
     @torch.no_grad()
     def views(self, X, y, run):
         """The `Views` that one run has of some rows."""
-        return Views(*(a[0].T.numpy() for a in self._forward(torch.as_tensor(X), run=run)), np.asarray(y))
+        seen = self._forward(torch.as_tensor(X).to(self.device), run=run)
+        return Views(*(a[0].T.cpu().numpy() for a in seen), np.asarray(y))
 
 
 class TorchRuns(Runs):
@@ -159,7 +168,7 @@ class TorchRuns(Runs):
         super().__init__(**options)
         with torch.random.fork_rng():
             torch.manual_seed(self._torch_seed(0))
-            self.modules = [make()]
+            self.modules = [make().to(self.device)]
         self.repeat(n_runs)
 
     def _torch_seed(self, *key):
@@ -186,10 +195,10 @@ class TorchRuns(Runs):
                 yield module.train().parameters(), loss, np.random.default_rng([*self.seed, 1, key])
 
     def _autocast(self):
-        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
 
     def logits(self, X, run=None):
-        """Logits, shape (R, n, classes), or (n, classes) for one run."""
+        """Logits on the CPU, shape (R, n, classes), or (n, classes) for one run."""
         if run is None:
             return torch.stack([self.logits(X, r) for r in range(len(self.modules))])
         return torch.from_numpy(self.views(X, None, run).logits)
@@ -197,12 +206,7 @@ class TorchRuns(Runs):
     def views(self, X, y, run):
         """The `Views` that one run has of some rows."""
         with self._autocast():
-            return network_views(self.modules[run], torch.as_tensor(X).float(), y)
-
-
-def _tensors(X, y, coefficients):
-    X, y, coefficients = (torch.from_numpy(np.ascontiguousarray(a)) for a in (X, y, coefficients))
-    return X.float(), y.long(), coefficients.float()
+            return network_views(self.modules[run], torch.as_tensor(X).float().to(self.device), y)
 
 
 def _mask(rng, shape, dropout):

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from handful.bilevel import OptimalDesign, Problem
-from handful.bilevel.design import design_gradient, design_objective
+from handful.bilevel.design import design_objective, design_traces
 from scipy.optimize import minimize
 
 from handful_papers.claims import Evidence
@@ -252,7 +252,8 @@ class PricedDesign:
 
     def gradient(self, weights):
         """dG/dw, shape (n,)."""
-        return design_gradient(self.X, weights, prior_precision=self.ridge) + self.price
+        moments = self.X.T @ self.X / len(self.X)
+        return -0.5 * design_traces(self.X, weights, moments, self.ridge)[1] + self.price
 
     def minimise(self, support=None, start=None):
         """The best weights on a support (all rows by default), shape (n,)."""

@@ -8,9 +8,10 @@ import torch
 from handful.checks import as_generator
 from handful.continual.memory import Memory
 from handful.coreset import choose
-from handful.torch_training import train_epochs
 from sklearn.base import clone
 from torch.nn.functional import cross_entropy
+
+from handful_papers.bico.training import train_epochs
 
 
 @dataclass

@@ -111,4 +111,4 @@ def svc_overheads(rows, arm):
     if "train_svc" not in rows:
         return Evidence(lacks="the samples were trained with our exact solver only, not with SVC as in the paper")
     found = overheads(rows, arm, trainer="train_svc")
-    return shown_ratio(found, facts={"data_sets": len(SETS & set(found))})
+    return shown_ratio(found, facts={"sets_with_svc": len(SETS & set(found))})

@@ -23,4 +23,4 @@ def _times(rows, full, solver, trainer):
     mine = mine.assign(ratio=mine.dataset.map(all_points).astype(float) / (mine["select"] + mine[trainer]))
     groups = mine.groupby(["dataset", "size"], sort=False)
     settings = {(d, int(m)): part.ratio.to_numpy() for (d, m), part in groups}
-    return shown_ratio(settings, facts={"data_sets": mine.dataset.nunique()})
+    return shown_ratio(settings, facts={"sets_with_svc": mine.dataset.nunique()})

@@ -11,12 +11,12 @@ CLUSTERS = (8192, 16384, 32768)
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
+    rows = run.rows.assign(em_distances=run.rows.distances_per_point * (run.rows.iterations + 1))
     em, seeding, error = (
-        run.rows.pivot(index="seed", columns="clusters", values=column)
-        for column in ("em_seconds", "seeding_seconds", "error")
+        rows.pivot(index="seed", columns="clusters", values=column)
+        for column in ("em_distances", "seeding_distances", "error")
     )
-    run.facts.update(clusters=int(em.columns.max()), pixels_of_a_side=run.parameters["side"])
-    run.facts.update(initial_e_steps=run.parameters.get("initial_e_steps", 0))
+    run.facts.update(clusters=int(em.columns.max()), initial_e_steps=run.parameters.get("initial_e_steps", 0))
     doublings = list(pairwise(sorted(em.columns)))
     growths = {f"{few} to {many}": em[many] / em[few] for few, many in doublings}
     few, many = doublings[-1]

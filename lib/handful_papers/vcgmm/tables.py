@@ -99,22 +99,34 @@ def same_error_ratios(rows, dataset, *, method="vcgmm", other="lwcs", cost="seco
     return spent(other) / spent(method)
 
 
-def quantities(rows, dataset, method, setting):
-    """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over k-means++ of that seed."""
+def quantities(rows, dataset, method, setting, about=None):
+    """The columns of Table 1 (`QUANTITIES`) of one setting, a row a seed; speed-ups are over k-means++ of that seed.
+
+    Parameters
+    ----------
+    about : the panel of the data set (rows, clusters, chain), for `share` in distances; None: in CPU seconds. A coreset
+        costs a distance a row, AFK-MC2 one a row of it and `chain` a pair of clusters, as the textbook counts them
+    """
     part = rows[(rows.dataset == dataset)].assign(setting=rows.setting.fillna("")).set_index("seed")
     base, mine = part[part.method == BASELINE], part[(part.method == method) & (part.setting == setting)]
     columns = dict(error=mine.eta, time=base.seconds / mine.seconds, distances=base.distances / mine.distances)
-    share = 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
+    if about is None:
+        share = 100 * (mine.coreset_seconds + mine.seeding_seconds) / mine.seconds
+    else:
+        coreset, pairs = mine["size"].notna() * about["rows"], about["clusters"] * (about["clusters"] - 1) // 2
+        seeding = mine["size"].fillna(about["rows"]) + about["chain"] * pairs
+        share = 100 * (coreset + seeding) / mine.distances
     return pd.DataFrame(columns | dict(iterations=mine.iterations, share=share)).loc[mine.index]
 
 
-def against_printed(rows, dataset, role, quantity):
+def against_printed(rows, dataset, role, quantity, about=None):
     """Ours at the coreset size or G that Table 1 prints: over the printed value; for the error, less it.
 
     Parameters
     ----------
     rows : from `relative_errors`
     quantity : key of `QUANTITIES`
+    about : as in `quantities`
 
     Returns
     -------
@@ -123,7 +135,7 @@ def against_printed(rows, dataset, role, quantity):
     found = {}
     for method in ("vargmm", "lwcs", "vcgmm"):
         line = _printed_rows(role, method).loc[quantity]
-        ours = quantities(rows, dataset, method, _printed_setting(line["row"]))[quantity].to_numpy()
+        ours = quantities(rows, dataset, method, _printed_setting(line["row"]), about)[quantity].to_numpy()
         if len(ours) and not line.bound:
             found[method] = ours - line.value if quantity == "error" else ours / line.value
     return found

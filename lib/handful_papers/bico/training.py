@@ -1,10 +1,6 @@
 """Training of torch models by minibatches."""
 
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("training a torch model needs torch: pip install torch.") from error
-
+import torch
 from handful.checks import ConvergenceError
 
 

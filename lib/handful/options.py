@@ -1,0 +1,73 @@
+"""Options of the public classes, declared once: fields whose types say what they may be."""
+
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from inspect import get_annotations
+from types import NoneType, UnionType
+from typing import Annotated, Literal, TypeAlias, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from sklearn.base import BaseEstimator
+
+from handful.checks import check_integer, check_number
+
+
+def integer(**limits):
+    """What the type of an integer field is annotated with; limits as in `check_integer`."""
+    return partial(check_integer, **limits)
+
+
+def number(**limits):
+    """What the type of a field that is a finite number is annotated with; limits as in `check_number`."""
+    return partial(check_number, **limits)
+
+
+Count: TypeAlias = Annotated[int, integer()]
+CountOrZero: TypeAlias = Annotated[int, integer(least=0)]
+Positive: TypeAlias = Annotated[float, number(above=0)]
+NonNegative: TypeAlias = Annotated[float, number(least=0)]
+
+
+@dataclass_transform(eq_default=False)
+class Options(BaseEstimator):
+    """Base class of what has options: a subclass declares them as fields of a dataclass, in place of `__init__`.
+
+    ``size: Count = 100`` is an argument with a default; those after ``_: KW_ONLY`` are given by name. `check_options`
+    asks the types: `Literal`, None, and what a type is annotated with, ``Annotated[float, number(above=0, below=1)]``
+    or ``Annotated[Any, check]`` with a function ``check(name, value, *, of)``. Other types check nothing. A class
+    attribute that is no option is not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it.
+    """
+
+    def __init_subclass__(cls, **given):
+        if get_annotations(cls):
+            dataclass(repr=False, eq=False)(cls)
+            with suppress(NameError):  # readers see types without checks, unless one is known to type checkers alone
+                cls.__init__.__annotations__ = get_type_hints(cls.__init__) | {"return": None}
+        super().__init_subclass__(**given)
+
+
+def check_options(thing):
+    """ValueError unless the options of `thing` are what their types say; the first is named.
+
+    They are the fields of a dataclass, such as `Options`; of another class, all that its body and its bases annotate.
+    """
+    if is_dataclass(thing):
+        hints = {field.name: field.type for field in fields(thing)}
+    else:
+        hints = get_type_hints(type(thing), include_extras=True)
+    for name, hint in hints.items():
+        check_option(name, getattr(thing, name), hint, thing)
+
+
+def check_option(name, value, hint, of):
+    """ValueError unless `value` is what the type `hint` of a field of `of` says."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    others = [kind for kind in kinds if get_origin(kind) is not Literal and kind is not NoneType]
+    if (value is None and NoneType in kinds) or any(type(value) is type(word) and value == word for word in words):
+        return
+    if words and not others:
+        raise ValueError(f"{name} of {type(of).__name__} must be one of {tuple(words)}, got {name}={value!r}.")
+    more = dict(why=f"it may also be {' or '.join(map(repr, words))}") if words else {}
+    for check in [check for kind in others for check in getattr(kind, "__metadata__", ())]:
+        check(name, value, of=of, **more)
