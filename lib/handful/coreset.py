@@ -143,11 +143,15 @@ class Selector(Options):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X, y, sample_weight, **options):
+        # `options` are those of a subclass's `fit`, for its `_select`.
         check_options(self)
         if is_blocks(X, y, sample_weight):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)
-        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
+        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
         return self
