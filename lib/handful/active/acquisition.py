@@ -157,7 +157,14 @@ def _largest(scores, n):
     return np.argsort(-scores, kind="stable")[:n]
 
 
-class UniformQuery(Acquisition):
+class RandomAcquisition(Acquisition):
+    """Base class of those that draw."""
+
+    _: KW_ONLY
+    random_state: Seed = None
+
+
+class UniformQuery(RandomAcquisition):
     """Points drawn uniformly.
 
     Parameters
@@ -169,9 +176,6 @@ class UniformQuery(Acquisition):
     >>> UniformQuery(random_state=0).query(3, n_pool=100).shape
     (3,)
     """
-
-    _: KW_ONLY
-    random_state: Seed = None
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         return as_generator(self.random_state).choice(pool, n, replace=False)
@@ -194,7 +198,7 @@ class MaxEntropyQuery(Acquisition):
         return _largest(entr(probabilities.mean(axis=0)).sum(axis=1), n)
 
 
-class KCenterQuery(Acquisition):
+class KCenterQuery(RandomAcquisition):
     """The points that cover the pool: each the farthest from everything that is labelled or chosen before it.
 
     Greedy k-center in the model's last layer (Sener and Savarese 2018). Without labelled points the first is random.
@@ -209,9 +213,6 @@ class KCenterQuery(Acquisition):
     array([3, 2])
     """
 
-    _: KW_ONLY
-    random_state: Seed = None
-
     _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
@@ -219,7 +220,7 @@ class KCenterQuery(Acquisition):
         return farthest_first(features, n, rng=as_generator(self.random_state), covered=covered)
 
 
-class KMeansQuery(Acquisition):
+class KMeansQuery(RandomAcquisition):
     """The most typical points: one from each cluster of the pool, where nothing or little is labelled yet.
 
     k-means finds as many clusters as there are points to choose and labelled ones, and the point nearest to the center
@@ -244,7 +245,6 @@ class KMeansQuery(Acquisition):
 
     _: KW_ONLY
     n_init: Count = 3
-    random_state: Seed = None
 
     _needs = ("features",)
 
@@ -272,7 +272,7 @@ class KMeansQuery(Acquisition):
         return chosen
 
 
-class ClusterMarginQuery(Acquisition):
+class ClusterMarginQuery(RandomAcquisition):
     """Points of which the model is unsure, from different groups (Citovsky et al. 2021): the rule to start with.
 
     Of the `factor` times n points with the smallest margin, the difference of the two largest probabilities, k-means
@@ -293,7 +293,6 @@ class ClusterMarginQuery(Acquisition):
 
     _: KW_ONLY
     factor: Count = 10
-    random_state: Seed = None
 
     _needs = ("features", "probabilities")
 
@@ -332,7 +331,7 @@ def within_reach(features, reach=2.0):
     return pulled
 
 
-class Badge(Acquisition):
+class Badge(RandomAcquisition):
     """Points whose last-layer gradients are large and differ (Ash et al. 2020).
 
     k-means++ seeding of the gradients that the points would have if the model's guess were right: the outer products
@@ -349,9 +348,6 @@ class Badge(Acquisition):
     >>> Badge(random_state=0).query(2, features=[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], probabilities=P)
     array([2, 1])
     """
-
-    _: KW_ONLY
-    random_state: Seed = None
 
     _needs = ("features", "probabilities")
 
