@@ -229,6 +229,5 @@ def evidence(run):
     medoids, by_class = of("medoids"), of("medoids by class")
     return {
         "public-coreax-label-free": on_mnist(over(medoids, best)),
-        "public-coreax-labels": over(by_class, of("stratified")),
         "public-coreax-fresh": over(of("rs2"), by_class.where(by_class > medoids, medoids)),
     }
