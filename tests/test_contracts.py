@@ -264,6 +264,19 @@ def test_sparse_rows_are_chosen_as_dense_ones_or_refused_by_name(estimator, tabl
         assert_same(learned(found), learned(expected), rtol=rough, atol=rough / 10)
 
 
+@pytest.mark.parametrize("selector", DRAWN, ids=repr)
+@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e-8])  # of rows that move no margin, or only its last digits
+def test_draws_from_tiny_sparse_rows_are_those_from_dense_ones(selector, scale):
+    for seed in range(12):
+        X, y, _ = table("normal", seed)
+        forms = (np.asarray, sparse.csr_array)
+        chooser = clone(selector).set_params(random_state=0)
+        (expected, also), (found, refusal) = (attempt(chooser, form(scale * X), y) for form in forms)
+        assert refusal == also or "sparse" in refusal.lower()
+        if not refusal:
+            assert_same(learned(found), learned(expected), rtol=1e-6)
+
+
 @each
 def test_columns_in_another_order_are_refused(estimator):
     X, y, _ = table("a constant column", 3, n=80)

@@ -11,7 +11,7 @@ from handful.blocks import check_in_memory
 from handful.checks import as_array, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose, take_rows
 from handful.options import Count, Options, check_options
-from handful.types import Seed
+from handful.types import Seed, check_form
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ReplayBuffer(Options):
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
         if memories:
-            _check_alike(memories[0], X, y)
+            check_form(_form(memories[0].X, memories[0].y), _form(X, y), "the task", "the memory")
         view = as_array(X).reshape(len(X), -1) if view is None else _check_view(view, len(X))
         size = min(share, np.count_nonzero(check_sample_weight(sample_weight, len(X))))
         if not hasattr(self, "rng_"):
@@ -194,25 +194,18 @@ def _check_labels(y, n):
         raise ValueError(f"y must have shape ({n},), one label a row, or ({n}, classes) if they are soft, got {shape}.")
 
 
-def _check_alike(held, X, y):
-    # Refuses rows that could not be joined with those held.
-    if (y is None) != (held.y is None):
-        raise ValueError(f"the memory holds rows {'without' if held.y is None else 'with'} labels: give y alike.")
-    for name, before, given in (("X", held.X, X), ("y", held.y, y)):
-        if given is None:
-            continue
-        is_tensor = hasattr(given, "new_tensor")
-        if is_tensor != hasattr(before, "new_tensor"):
-            raise ValueError(f"{name} must be a torch tensor for every task, or an array for every task.")
-        given = given if is_tensor else np.asarray(given)
-        words = not is_tensor and [a.dtype.kind in "OUS" for a in (given, before)] in ([True, False], [False, True])
-        for what, got, wanted in (
-            ("rows of shape", tuple(given.shape[1:]), tuple(before.shape[1:])),
-            ("values on", *((given.device, before.device) if is_tensor else (None, None))),
-            ("values of type", *((given.dtype, before.dtype) if name == "X" or words else (None, None))),
-        ):
-            if got != wanted:
-                raise ValueError(f"{name} must hold {what} {wanted} as the memory does, got {got}: convert it.")
+def _form(X, y):
+    # What must not differ between tasks whose rows are joined, in words.
+    X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
+    words = getattr(getattr(y, "dtype", None), "kind", "torch's") in "OUS"
+    return {
+        "X": f"X: {_about(X)}, {X.dtype}",
+        "y": "no labels" if y is None else f"y: {_about(y)}, {'words' if words else 'numbers'}",
+    }
+
+
+def _about(rows):
+    return f"{type(rows).__name__} of rows of shape {tuple(rows.shape[1:])} on {rows.device}"
 
 
 def _concatenate(parts):

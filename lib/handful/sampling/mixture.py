@@ -49,16 +49,6 @@ def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
         weights[i] = 1.0 / q
 
 
-def _tables(probabilities, n_tables):
-    """Alias tables, one after the other, and float32 rows n p(i), shape (n, m), of the first m distributions."""
-    n = probabilities.shape[1]
-    densities = np.empty((n, n_tables), np.float32)
-    for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
-        tile = slice(start, start + 512)
-        densities[tile] = (probabilities[:n_tables, tile] * n).T
-    return alias_records(probabilities[:n_tables]), densities
-
-
 class FixedMixture(Mixed, Sampler):
     """Samples from a mixture of given distributions with weights that stay as they are.
 
@@ -105,8 +95,9 @@ class FixedMixture(Mixed, Sampler):
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
         m = len(probabilities) - has_uniform
         self.k = m + self._uniform
-        self._alias_tables, self._densities = _tables(probabilities, m)
-        return probabilities.shape[1]
+        self._alias_tables, n = alias_records(probabilities[:m]), probabilities.shape[1]
+        self._densities = np.ascontiguousarray((probabilities[:m] * n).T, dtype=np.float32)
+        return n
 
     def set_probabilities(self, probabilities: Table) -> Any:
         """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).

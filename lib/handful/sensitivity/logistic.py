@@ -11,6 +11,7 @@ from sklearn.utils import ClassifierTags
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED, signed_labels
 from handful.coreset import SizedSelector
+from handful.linalg import cell_means
 from handful.options import Count, Positive
 from handful.svm.interior_point import with_ones
 from handful.types import Table
@@ -38,14 +39,11 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     n = Z.shape[0]
     centers = Z[plain_seeds(Z, weights, min(n_clusters, n), int(rng.integers(MAX_SEED)))]
     _, label = np.unique(pairwise_distances_argmin(Z, centers), return_inverse=True)
-    mass = np.bincount(label, weights=weights)
-    members = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n))
-    sums = members @ Z
-    sums = sums.toarray() if sparse.issparse(sums) else sums
-    distances = pairwise_distances(Z, sums / mass[:, None])  # (n, k)
+    means, mass = cell_means(Z, label, weights, label.max() + 1)
+    distances = pairwise_distances(Z, means)  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
-    own = np.arange(Z.shape[0]), label
+    own = np.arange(n), label
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
     away = distances[own] * mass[label] / np.where(alone, 1.0, rest)

@@ -23,6 +23,7 @@ from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
 EXTREMES = (-4.0, 6.0)  # margins beyond are alike to the systematic comb
+DIGITS = 9  # decimals of a margin: where all are nearly equal, rounding decides on the rest
 SEEDED = 2000  # rows of each class on which the centers are chosen
 GROWTH = 1.5  # ratio of the numbers of clusters that "auto" tries
 WORTH = 0.97  # more clusters are taken if they bring the total sensitivity below this share of the best
@@ -131,7 +132,7 @@ class SVMCoreset(SizedSelector):
         if self.sampling == "multinomial":
             chosen, weights = multinomial_draw(q, u, size, rng=rng)
         else:
-            order = order_by(np.clip(margins, *EXTREMES), signs > 0)
+            order = order_by(np.clip(margins, *EXTREMES).round(DIGITS), signs > 0)
             chosen, weights = systematic_draw(q, u, size, order, rng=rng)
         return rows[chosen], weights
 

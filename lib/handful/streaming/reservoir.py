@@ -66,8 +66,6 @@ class Reservoir(StreamMemory):
         return super().partial_fit(X, y)
 
     def _take_in(self, X, y, sample_weight):
-        if self._needs_y and y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed: it balances the classes of y.")
         if sample_weight is not None and (np.asarray(sample_weight) != 1).any():
             raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
         rows = self._chunk_rows(*self._open(X, y, None))
@@ -76,6 +74,11 @@ class Reservoir(StreamMemory):
             places = self._places(rows)  # the place that each row takes, -1 for none
             self.n_seen_ += len(rows)
             self._store(rows, places)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required |= self._needs_y
+        return tags
 
     def _start(self):
         super()._start()

@@ -68,8 +68,8 @@ class MergeReduce(StreamMemory):
         with tqdm(total=n, desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
             while start < n:
                 part = slice(start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf)))))
-                sides = (None if side is None else side[part] for side in (y, sample_weight))
-                rows = self._chunk_rows(X.iloc[part] if hasattr(X, "iloc") else X[part], *sides).of_positive_weight()
+                chunk = (None if side is None else side[part] for side in (X, y, sample_weight))
+                rows = self._chunk_rows(*chunk).of_positive_weight()
                 self.n_seen_ += part.stop - start
                 self._leaf = [*self._leaf, rows] if len(rows) else self._leaf
                 if sum(map(len, self._leaf)) >= self.leaf_size:
