@@ -331,11 +331,12 @@ def audit(share, only=(), figures=FIGURES, tell=print):
                 # Cells after a sweep may fail for rows that were not run; the sweeps have left theirs by then.
                 error = _papermill(run, Path(folder) / "out.ipynb", figures / profile, given)
                 parts = [_read_rows(path) for path in sorted(Path(folder).glob("*.csv"))]
-            pairs = [at_equal_keys(part, record, rules) for part in parts]
+            # rows of a sweep that go into a summary alone have none of the figure's keys
+            pairs = [at_equal_keys(part, record, rules) for part in parts if set(rules["keys"]) & set(part)]
             found[run.name] = [sentence for pair in pairs for sentence in compare(*pair)]
             n = sum(len(ours) for ours, _, _ in pairs)
             if not n:
-                found[run.name] = [f"nothing could be compared: {error or 'it has no sweep'}"]
+                found[run.name] = [f"nothing could be compared: {error or 'no sweep has rows of the figure'}"]
             tell(f"{run.name}: {'; '.join(found[run.name]) or f'{n} rows as on record'}")
     return found
 
