@@ -177,16 +177,6 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
 
 
-def two_integers(y):
-    """``(low, high, y == high)`` for integers of exactly two values, without the sort of `np.unique`, else None."""
-    if y.dtype.kind in "iub" and y.ndim == 1 and y.size:
-        low, high = y.min(), y.max()
-        second = y == high
-        if low < high and (second | (y == low)).all():
-            return low, high, second
-    return None
-
-
 def signed_labels(y, model, *, several=False):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
@@ -201,9 +191,6 @@ def signed_labels(y, model, *, several=False):
     ValueError
         unless there are exactly two classes, or with `several` at least two.
     """
-    if (pair := two_integers(np.asarray(y))) is not None:
-        low, high, second = pair
-        return np.array([low, high]), 2.0 * second - 1.0
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
         raise ValueError(
