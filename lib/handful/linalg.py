@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 from numba import njit
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
 from threadpoolctl import ThreadpoolController
 
 from handful.types import join_rows
@@ -67,6 +68,33 @@ def sq_distance(x, v):
     for j in range(v.size):
         total += (x[j] - v[j]) ** 2
     return total
+
+
+def sq_distances_to(X, point, sq_norms=None):
+    """Squared distances, shape (n,), of the rows of an array, or of a centred CSR matrix, to a point.
+
+    `sq_norms` are those of the rows, which only a CSR matrix needs; what rounding cannot tell from 0 is 0 there.
+    """
+    if not sparse.issparse(X):
+        return _sq_distances(X, np.asarray(point, dtype=np.float64))
+    sizes = (row_norms(X, squared=True) if sq_norms is None else sq_norms) + point @ point
+    found = sizes - 2 * (X @ point)
+    found[found <= 4 * np.finfo(np.float64).eps * sizes] = 0.0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _sq_distances(X, point):
+    distances = np.empty(X.shape[0])
+    for i in range(X.shape[0]):
+        distances[i] = sq_distance(X[i], point)
+    return distances
+
+
+def draw_along(cumulated, u):
+    """Indices drawn by the probabilities whose cumulated sums are given, for uniform u; never one of probability 0."""
+    found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
+    return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
 
 
 def centred(X, weights=None):
