@@ -142,7 +142,7 @@ def nearest_center(X, centers):
 def cell_means(X, label, weights, k):
     """Weighted means, shape (k, d), and weights, shape (k,), of the rows with each label; the mean of no row is 0."""
     mass = np.bincount(label, weights=weights, minlength=k)
-    sums = sparse.csr_array((weights, (label, np.arange(len(label)))), shape=(k, len(label))) @ X
+    sums = sparse.csc_array((weights, label, np.arange(len(label) + 1)), shape=(k, len(label))) @ X
     sums = sums.toarray() if sparse.issparse(sums) else sums
     return sums / np.maximum(mass, np.finfo(float).tiny)[:, None], mass
 

@@ -85,11 +85,12 @@ def nearest_centers(X, centers):
     labels, sq_dist = np.empty(X.shape[0], np.intp), np.empty(X.shape[0])
     for part in blocks_of(X, len(centers)):
         block = X[part]
-        rows = block if sparse.issparse(block) else (block - shift).astype(X.dtype)
+        rows = block if sparse.issparse(block) else (block - shift).astype(X.dtype, copy=False)
         values = rows @ near.T
         np.subtract(half, values, out=values)
         slack = rounding * (np.sqrt(row_norms(rows, squared=True)) + largest) ** 2
-        i, c = np.nonzero(values <= (values.min(axis=1) + slack)[:, None])
+        least = np.take_along_axis(values, values.argmin(axis=1, keepdims=True), axis=1)
+        i, c = np.divmod(np.flatnonzero(values <= least + slack[:, None]), len(centers))  # `nonzero` takes ten times it
         found = _measured(block, centers, i, c)
         if len(i) > len(values):
             order = np.lexsort((found, i))  # stable: of equal ones the lowest centre
