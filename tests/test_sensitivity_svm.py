@@ -154,15 +154,6 @@ def test_bounds_of_far_points_under_a_tiny_optimum_are_one(bound):
     np.testing.assert_array_equal(values[1:], 1.0)
 
 
-def test_sparse_and_dense_give_the_same_scores(rng):
-    X = sparse.random(400, 30, density=0.2, random_state=1, format="csr")
-    y = np.sign(X @ rng.normal(size=30) + 0.1 * rng.normal(size=400))
-    a = SVMCoreset(50, random_state=0).fit(X, y)
-    b = SVMCoreset(50, random_state=0).fit(X.toarray(), y)
-    np.testing.assert_allclose(a.probabilities_, b.probabilities_, rtol=1e-6)
-    np.testing.assert_array_equal(a.indices_, b.indices_)
-
-
 def test_systematic_sampling_gives_exactly_size_rows_and_all_of_them_at_size_n(cancer):
     X, y = cancer
     for size in (2, 77, len(y)):
