@@ -18,7 +18,7 @@ from handful.svm.interior_point import gram
 GUARD = 0.2  # the bound's part of the probability; this and MARGIN by measurement on HTRU, Credit and Skin
 MARGIN = 1.5  # the other part: points whose margin at the rough solution is below
 FULL = 512  # with more features their variances stand for the covariance
-RIDGE = 1e-6  # relative to the mean variance, for features that depend on one another
+RIDGE = 1e-6  # relative to the mean square of each feature, for features that depend on one another
 ENTRIES = 1 << 20  # of the dense matrices that are made at a time
 
 
@@ -61,24 +61,21 @@ def sq_mahalanobis(A, u):
 
     Parameters
     ----------
-    A : ``[X, 1]`` as from `handful.svm.interior_point.with_ones`, shape (n, d + 1)
+    A : ``[X, 1]`` of centred rows as from `handful.svm.interior_point.with_ones`, shape (n, d + 1)
     u : float array, shape (n,), weights
     """
-    X, weight = A[:, :-1], u.sum()
+    X, weight, tiny = A[:, :-1], u.sum(), np.finfo(float).tiny
     mean = (A.T @ u)[:-1] / weight
     if X.shape[1] <= FULL:
-        covariance = gram(A, u)[:-1, :-1] / weight - np.outer(mean, mean)
-        values, vectors = np.linalg.eigh(covariance)
-        T = vectors / np.sqrt(np.maximum(values, 0.0) + _ridge(np.diag(covariance)))
+        products = gram(A, u)[:-1, :-1] / weight
+        unit = 1.0 / np.sqrt(np.maximum(np.diag(products), tiny))
+        values, vectors = np.linalg.eigh(unit * (products - np.outer(mean, mean)) * unit[:, None])
+        T = unit[:, None] * vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE)
         return np.concatenate([row_norms(X[s] @ T - mean @ T, squared=True) for s in strips(len(u), X.shape[1])])
     squares = X.power(2) if sparse.issparse(X) else X**2
-    variances = squares.T @ u / weight - mean**2
-    scale = 1.0 / (np.maximum(variances, 0.0) + _ridge(variances))
+    products = squares.T @ u / weight
+    scale = 1.0 / np.maximum(np.maximum(products - mean**2, 0.0) + RIDGE * products, tiny)
     return np.maximum(0.0, squares @ scale - 2.0 * (X @ (mean * scale)) + mean**2 @ scale)
-
-
-def _ridge(variances):
-    return max(RIDGE * variances.mean(), np.finfo(float).tiny)
 
 
 def mixture(sensitivities, A, u, margins):
