@@ -11,7 +11,7 @@ from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
-from handful.linalg import centred, dense, draw_along, nearest_center, sq_distances_to
+from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distances_to
 
 ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 
@@ -30,12 +30,12 @@ class _Centers(SizedSelector):
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         sample_weight = sample_weight[present]
-        X, _ = centred(X[present], sample_weight)
-        centers = self._centers(X, sample_weight, rng)
+        rows = X[present]
+        centers = self._centers(centred(rows, sample_weight)[0], sample_weight, rng)
         if self.weighting == "binary":
             weights = np.full(self.size, sample_weight.sum() / self.size)
         else:
-            nearest = nearest_center(X, dense(X[centers]))
+            nearest, _ = nearest_centers(rows, dense(rows[centers]))  # the first of equally near ones, in any form
             weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
         return present[centers], weights
 
