@@ -132,9 +132,8 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
         for start in range(0, len(A), BLOCK):
             rows = slice(start, start + BLOCK)
             reach = np.einsum("ip,apbq,iq->iab", A[rows], inverse, A[rows], optimize=True)
-            moved[rows] = np.linalg.solve(np.eye(k) - model.link.hessians(P[rows]) @ reach, moved[rows][..., None])[
-                ..., 0
-            ]
+            bent = np.eye(k) - model.link.hessians(P[rows]) @ reach
+            moved[rows] = np.linalg.solve(bent, moved[rows][:, :, None])[:, :, 0]
     slopes = model.link.mean(model.A_test @ W) - model.Y_test  # (t, k)
     V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
     return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))

@@ -200,11 +200,11 @@ class Blocks:
         args = [piece.args for piece in pieces]
         times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
         path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
-        with suppress(Exception):  # it is not there, or damaged
-            return joblib.load(path)
+        with suppress(Exception):  # it is not there, damaged or another block's
+            return joblib.load(path)[path.name]
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
-        joblib.dump(found, path.with_suffix(".part"))  # a name of its own until it is whole
+        joblib.dump({path.name: found}, path.with_suffix(".part"))  # a name of its own until it is whole
         path.with_suffix(".part").rename(path)
         return found
 

@@ -224,11 +224,7 @@ class Selector(Options):
         return X, without_absent(y, sample_weight), sample_weight
 
     def _check_X_y(self, X, y):
-        options = dict(
-            accept_sparse="csr" if self._takes_sparse else False,
-            dtype=list(self._dtypes),
-            ensure_min_samples=1,
-        )
+        options = dict(accept_sparse="csr" if self._takes_sparse else False, dtype=list(self._dtypes))
         if y is None and self._needs_y:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
@@ -237,13 +233,10 @@ class Selector(Options):
         if not self._reads:
             X = checked_shape(X)
             if y is not None:
-                y = validate_data(self, y=y, multi_output=False, y_numeric=False)
+                y = validate_data(self, y=y)
                 check_consistent_length(X, y)
             return validate_data(self, X, skip_check_array=True), y  # the number and the names of the features
-        if y is None:
-            return validate_data(self, X, **options), None
-        X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
-        return X, y
+        return (validate_data(self, X, **options), None) if y is None else validate_data(self, X, y, **options)
 
     @property
     def coreset_(self) -> Any:

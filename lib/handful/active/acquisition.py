@@ -157,6 +157,14 @@ def _largest(scores, n):
     return np.argsort(-scores, kind="stable")[:n]
 
 
+def _kmeans(rows, n_clusters, n_init, rng):
+    from sklearn.cluster import KMeans  # here, as importing it takes a while
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        return KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(MAX_SEED))).fit(rows)
+
+
 class RandomAcquisition(Acquisition):
     """Base class of those that draw."""
 
@@ -249,18 +257,13 @@ class KMeansQuery(RandomAcquisition):
     _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        from sklearn.cluster import KMeans  # here, as importing it takes a while
-
         rng = as_generator(self.random_state)
         rows, pulled = features, within_reach(features)
         if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
             known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
             rows = np.concatenate([features, known])
         rows = pulled(rows) - features.mean(axis=0)
-        kmeans = KMeans(n + len(rows) - pool, n_init=self.n_init, random_state=int(rng.integers(MAX_SEED)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
-            distances = kmeans.fit(rows).transform(rows)
+        distances = _kmeans(rows, n + len(rows) - pool, self.n_init, rng).transform(rows)
         cluster, distance = distances.argmin(axis=1), distances.min(axis=1)
         free, sizes = np.unique(cluster[:pool][~np.isin(cluster[:pool], cluster[pool:])], return_counts=True)
         members = [np.flatnonzero(cluster[:pool] == c) for c in free[np.argsort(-sizes, kind="stable")[:n]]]
@@ -297,14 +300,9 @@ class ClusterMarginQuery(RandomAcquisition):
     _needs = ("features", "probabilities")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        from sklearn.cluster import KMeans  # here, as importing it takes a while
-
         second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
         unsure = _largest(second - first, self.factor * n)
-        seed = int(as_generator(self.random_state).integers(MAX_SEED))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than groups
-            group = KMeans(n, n_init=3, random_state=seed).fit_predict(within_reach(features)(features)[unsure])
+        group = _kmeans(within_reach(features)(features)[unsure], n, 3, as_generator(self.random_state)).labels_
         turn = np.tril(group[:, None] == group, -1).sum(axis=1)  # how many of the group come before
         return unsure[np.lexsort([np.bincount(group)[group], turn])[:n]]
 

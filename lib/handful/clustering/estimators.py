@@ -8,9 +8,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import check_magnitude, check_rows
-from handful.clustering.distances import blocks_of, inverted_file, nearest_centers, probable_centers, sq_distances
+from handful.clustering.distances import inverted_file, probable_centers, sq_distances
 from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads
+from handful.linalg import blocks_of, nearest_centers
 from handful.options import Options
 from handful.types import Table
 

@@ -18,8 +18,7 @@ from handful.checks import (
 )
 from handful.clustering.distances import nearest_centers
 from handful.clustering.estimators import CentersEstimator, centers_of
-from handful.clustering.seeding import draw_along
-from handful.linalg import cell_means, centred, nearest_center
+from handful.linalg import cell_means, centred, draw_along, nearest_center
 from handful.options import Count, check_options
 from handful.types import Seed
 

@@ -17,7 +17,7 @@ from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
 
 from handful.blocks import check_in_memory
-from handful.options import Count, Options, check_options, number
+from handful.options import Count, Options, number
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
@@ -59,10 +59,6 @@ class Recovery(Options):
         -------
         array, shape (m,), summed over the signals
         """
-
-    def check(self):
-        """ValueError if an option is out of range: see `handful.options.check_options`."""
-        check_options(self)
 
 
 class L2(Recovery):

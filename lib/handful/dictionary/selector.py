@@ -137,7 +137,7 @@ def checked_recovery(recovery):
     recovery = L1() if recovery is None else recovery
     if not isinstance(recovery, Recovery):
         raise ValueError(f"recovery must be L2(), L1() or another Recovery, got {recovery!r}.")
-    recovery.check()
+    check_options(recovery)
     return recovery
 
 

@@ -11,11 +11,11 @@ from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_number, check_size, signed_labels
 from handful.coreset import Coreset, SizedSelector
-from handful.linalg import centred, one_blas_thread
+from handful.linalg import cell_means, centred, nearest_center, one_blas_thread, sq_distances_to
 from handful.options import Count, Positive, number
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
+from handful.sensitivity.svm_parts import GUARD, distances, mixture, seeds
 from handful.svm.interior_point import with_ones
 from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
@@ -163,10 +163,8 @@ class SVMCoreset(SizedSelector):
         -------
         indices, weights : as in `multinomial_draw`
         """
-        points = Points(centred(X, sample_weight)[0])
-        center = points.means(np.zeros(points.n, dtype=np.int64), sample_weight, 1)[0][0]
-        q = sample_weight / sample_weight.sum()
-        pull = sample_weight * np.sqrt(points.sq_dist(center))
+        X, q = centred(X, sample_weight)[0], sample_weight / sample_weight.sum()
+        pull = sample_weight * np.sqrt(sq_distances_to(X, X.T @ q))
         if pull.any():
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
@@ -183,10 +181,9 @@ class SVMCoreset(SizedSelector):
         sides = np.searchsorted(signs, 0.0)
         sensitivities, counts = np.empty(len(u)), []
         for part in (slice(0, sides), slice(sides, len(u))):
-            mine = Points(A[part, :-1])
+            mine = A[part, :-1]
             labels, centers, weight = self._clusters(mine, u[part], bound, constants, rng)
-            distance = mine.distances(labels, centers)
-            sensitivities[part] = bound(distance, u[part], weight[labels], **constants)
+            sensitivities[part] = bound(distances(mine, labels, centers), u[part], weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
             bar.update()
         margins = signs * (A @ rough.w)
@@ -195,14 +192,14 @@ class SVMCoreset(SizedSelector):
         self.lower_bound_, self.n_clusters_ = float(rough.lower_bound), tuple(counts)
         return sensitivities, q, margins
 
-    def _clusters(self, points, u, bound, constants, rng):
+    def _clusters(self, X, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
-        some = sample_rows(points.n, rng)
-        sample, scale = points.take(some), u.sum() / u[some].sum()
-        labels, centers = choose_clusters(self.n_clusters, sample, u[some] * scale, bound, constants, rng)
-        if points.n > len(some):
-            labels = points.nearest(centers)
-        return labels, *points.means(labels, u, len(centers))
+        some = sample_rows(X.shape[0], rng)
+        scale = u.sum() / u[some].sum()
+        labels, centers = choose_clusters(self.n_clusters, X[some], u[some] * scale, bound, constants, rng)
+        if X.shape[0] > len(some):
+            labels = nearest_center(X, centers)
+        return labels, *cell_means(X, labels, u, len(centers))
 
     def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
@@ -250,7 +247,7 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     Parameters
     ----------
     n_clusters : "auto", "log" or int
-    sample : Points
+    sample : array or CSR matrix, shape (n, d)
     u : float array; weights of the sample, adding up to the class's
     bound, constants : the bound, and its `total_weight`, `price`, `opt`
     rng : numpy.random.Generator
@@ -262,11 +259,11 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     """
     log_n = max(1, int(np.ceil(np.log(max(constants["total_weight"], 2.0)))))
     k = {"auto": MOST_CLUSTERS, "log": log_n}.get(n_clusters, n_clusters)
-    prefixes = seeds(sample, u, min(k, sample.n), rng=rng)
+    prefixes = seeds(sample, u, min(k, sample.shape[0]), rng=rng)
     k = len(prefixes)
     if n_clusters == "auto":
         k = _cheapest(sample, u, prefixes, bound, constants)
-    return prefixes[k - 1], sample.means(prefixes[k - 1], u, k)[0]
+    return prefixes[k - 1], cell_means(sample, prefixes[k - 1], u, k)[0]
 
 
 def _cheapest(sample, u, prefixes, bound, constants):
@@ -275,8 +272,8 @@ def _cheapest(sample, u, prefixes, bound, constants):
     k = 1
     while k <= len(prefixes):
         labels = prefixes[k - 1]
-        centers, weight = sample.means(labels, u, k)
-        total = bound(sample.distances(labels, centers), u, weight[labels], **constants).sum()
+        centers, weight = cell_means(sample, labels, u, k)
+        total = bound(distances(sample, labels, centers), u, weight[labels], **constants).sum()
         if total < WORTH * best_total:
             best, best_total = k, total
         k = max(k + 1, int(GROWTH * k))
