@@ -98,6 +98,7 @@ OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "M
 
 # Draw rows at random: with unequal sample weights their weights add up to the total on average only.
 ON_AVERAGE = ("StratifiedCoreset", "UniformCoreset")
+OPTIMISED = {"BilevelCoreset", "AnyEstimatorCoreset"}  # X is not copied, and BLAS sums in the order of the layout
 # How much numbers may differ where sums of sparse rows are rounded otherwise: optimised weights end where the loss
 # falls by less than 1e-5 of itself, an SVM (here also that of CoresetEstimator) within 1e-6 of its optimum.
 ROUGH = {"BilevelCoreset": 1e-2, "LinearSVM": 1e-3, "CoresetEstimator": 1e-3}
@@ -242,11 +243,12 @@ def layouts(X, folder):
 
 
 @each
-def test_the_layout_of_the_rows_changes_last_digits_alone(estimator, tmp_path):
+def test_the_layout_of_the_rows_changes_no_digit_or_where_weights_are_optimised_the_last_ones(estimator, tmp_path):
     X, y, _ = table("normal", 1, n=200)
     expected = learned(fit(estimator, X, y))
+    tolerance = dict(rtol=1e-9, atol=1e-12) if type(estimator).__name__ in OPTIMISED else {}
     for form in layouts(X, tmp_path):
-        assert_same(learned(fit(estimator, form, y)), expected, rtol=1e-9, atol=1e-12)
+        assert_same(learned(fit(estimator, form, y)), expected, **tolerance)
 
 
 @each
