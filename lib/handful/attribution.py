@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
@@ -15,11 +14,14 @@ from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
+from handful.models.base import Rows
+from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
 from handful.types import Seed, Table
 
 BLOCK = 256  # rows whose leverages are computed at a time
+TOL = 1e-10  # of the gradient at which a training ends, in units of the one at zero
 LEAST_PROBABILITY = 1e-12  # of a label: forests give 0, of which the logarithm is infinite
 
 
@@ -36,12 +38,13 @@ class _Linear:
         X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
         if X_test.shape[1] != X.shape[1]:
             raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
+        self.problem, self.d = problem, X.shape[1]
         rows = LinearLikelihood(problem, y)
         test = LinearLikelihood(problem, y_test, rows.classes, "y_test")
         self.A, self.A_test = rows.design(X), rows.design(X_test)
         self.Y, self.Y_test = rows.target.astype(X.dtype), test.target.astype(X.dtype)
         self.k, self.link = rows.n_outputs, rows.link
-        self.l2 = (problem.l2 * rows.penalised(X.shape[1])[: self.A.shape[1], None]).astype(X.dtype)
+        self.l2 = (problem.l2 * rows.penalised(self.d)[: self.A.shape[1], None]).astype(X.dtype)
 
     def train(self):
         """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
@@ -49,22 +52,12 @@ class _Linear:
         (n, p), k = self.A.shape, self.k
         way = "reduce the columns first, to principal components for example"
         check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
-
-        def loss(w):
-            Z, W = self.A @ w.reshape(p, k), w.reshape(p, k)
-            gradient = self.A.T @ (self.link.mean(Z) - self.Y) / n + self.l2 * W
-            losses = self.link.loss(Z, self.Y)
-            return losses.sum() / n + 0.5 * (self.l2 * W**2).sum(), gradient.ravel().astype(float)
-
-        w = np.zeros(p * k)
-        for _ in range(4):  # the last digits come from Newton's method, whose Hessian is needed anyway
-            w = minimize(loss, w, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
-            W = w.reshape(p, k).astype(self.A.dtype)
-            factor = cho_factor(self.hessian(W))
-            step = cho_solve(factor, n * loss(w)[1].reshape(p, k).T.ravel()).reshape(k, p).T
-            if loss((W - step).ravel())[0] <= loss(w)[0]:
-                w = (W - step).ravel()
-        return w.reshape(p, k).astype(self.A.dtype), factor
+        rows = Rows(self.A[:, : self.d], self.Y, np.ones(n), np.zeros(0, int))
+        model = GLM(self.problem, rows, np.random.default_rng(0), tol=TOL)  # nothing is drawn
+        model.add(range(n))
+        model.fit()
+        W = np.roll(model.coefficients, -1, axis=0)[:p].astype(self.A.dtype)  # intercepts last
+        return W, cho_factor(self.hessian(W))
 
     def hessian(self, W):
         (n, p), k = self.A.shape, self.k
