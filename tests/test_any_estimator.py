@@ -227,8 +227,10 @@ def test_rows_whose_weights_were_optimised_are_not_exchanged():
 
 
 def test_trials_in_other_processes_are_the_same(data):
-    alone, spread = (for_estimator(FEW_TREES, n_jobs=n, n_exchanges=0).fit(*data) for n in (None, 2))
+    alone, spread = (for_estimator(FEW_TREES, n_jobs=n, n_exchanges=11).fit(*data) for n in (None, 3))
     assert alone.trials_ == spread.trials_
+    assert 0 < len(alone.exchanges_) < 11
+    assert alone.exchanges_ == spread.exchanges_
     np.testing.assert_array_equal(alone.indices_, spread.indices_)
 
 

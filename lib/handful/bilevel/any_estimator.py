@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import get_scorer
@@ -69,7 +69,7 @@ class AnyEstimatorCoreset(Selector):
         chosen. With 0, nothing is compared or exchanged: the choice in the family's first proxy is taken
     memory : folder or joblib.Memory that keeps what was chosen in each proxy, as in `sklearn.pipeline.Pipeline`:
         another estimator on the same rows, at the same size and random_state, is then only fitted to it
-    n_jobs : int or None, processes that train on the candidates, as in joblib; exchanges come one after another
+    n_jobs : int or None, processes that choose and train, as in joblib; the points are those of one process
     random_state : int, Generator or None
     verbose : bool, whether to show a progress bar of the trainings
 
@@ -211,44 +211,55 @@ class AnyEstimatorCoreset(Selector):
                 return held_out_loss(model, X[held], y[held], sample_weight[held])
             return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
 
-        choices, optimised = {}, set()
-        for name, selector, proxy, given in self._selectors(X, labels, sample_weight, weighted, rng):
-            found = select(selector, proxy, X[rest], y[rest], given[rest])
-            indices, weights = rest[found[0]], found[1]
-            if not weighted:
-                weights = np.ones(self.size)
-            elif getattr(selector, "weighting", "") == "optimised":
-                optimised.add(name)
-            else:
-                weights = class_weights(labels, sample_weight, indices, found[1])
-            if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
-                choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
-                if weighted and self.scoring is not None:
-                    choices[f"{name}, equal weights"] = indices, np.full(self.size, sample_weight.sum() / self.size)
-        if len(held) == 0:
-            self.chosen_ = next(iter(choices))
-            return choices[self.chosen_]
-        trials = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(trial)(*c) for c in choices.values())
-        losses = list(tqdm(trials, total=len(choices), **bar))
-        self.trials_ = dict(zip(choices, losses))
-        self.chosen_ = min(self.trials_, key=self.trials_.get)
-        indices, weights = choices[self.chosen_]
-        least = self.trials_[self.chosen_]
-        ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
-        if ties > len(losses) / 2:
-            warnings.warn(
-                f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
-                f"{type(estimator).__name__} cannot tell them apart, as boosting that may not split so few. "
-                f"{self.chosen_!r} is taken; raise size.",
-                stacklevel=3,
-            )
-        # weights that were optimised for their rows suit no others
-        for _ in tqdm(range(0 if self.chosen_ in optimised else self.n_exchanges), **bar):
-            other = exchanged(indices, labels, sample_weight, rest, rng)
-            if (found := trial(other, weights)) < least:
-                indices, least = other, found
-                self.exchanges_.append(found)
-        return indices, weights
+        choices, optimised, X_rest, y_rest = {}, set(), X[rest], y[rest]
+        with Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel:
+            selectors = list(self._selectors(X, labels, sample_weight, weighted, rng))
+            chosen = parallel(delayed(select)(one, proxy, X_rest, y_rest, w[rest]) for _, one, proxy, w in selectors)
+            for (name, selector, *_), found in zip(selectors, chosen, strict=True):
+                indices, weights = rest[found[0]], found[1]
+                if not weighted:
+                    weights = np.ones(self.size)
+                elif getattr(selector, "weighting", "") == "optimised":
+                    optimised.add(name)
+                else:
+                    weights = class_weights(labels, sample_weight, indices, found[1])
+                if labels is None or np.isin(labels[rest], labels[indices]).all():  # k-means++ may miss a class
+                    choices[name] = indices, weights * (sample_weight.sum() / weights.sum())
+                    if weighted and self.scoring is not None:
+                        choices[f"{name}, equal weights"] = indices, np.full(self.size, sample_weight.sum() / self.size)
+            if len(held) == 0:
+                self.chosen_ = next(iter(choices))
+                return choices[self.chosen_]
+            losses = list(tqdm(parallel(delayed(trial)(*c) for c in choices.values()), total=len(choices), **bar))
+            self.trials_ = dict(zip(choices, losses))
+            self.chosen_ = min(self.trials_, key=self.trials_.get)
+            indices, weights = choices[self.chosen_]
+            least = self.trials_[self.chosen_]
+            ties = sum(np.isclose(loss, least, rtol=1e-9) for loss in losses)
+            if ties > len(losses) / 2:
+                warnings.warn(
+                    f"{ties} of {len(losses)} choices have the same loss, {least:.4g}: on {self.size} rows "
+                    f"{type(estimator).__name__} cannot tell them apart, as boosting that may not split so few. "
+                    f"{self.chosen_!r} is taken; raise size.",
+                    stacklevel=3,
+                )
+            # weights that were optimised for their rows suit no others
+            left, at_once = 0 if self.chosen_ in optimised else self.n_exchanges, effective_n_jobs(self.n_jobs)
+            with tqdm(total=left, **bar) as shown:
+                while left:
+                    proposed = []  # exchanges as they follow each other if none of them is made
+                    for _ in range(min(left, at_once)):
+                        other = exchanged(indices, labels, sample_weight, rest, rng)
+                        proposed.append((other, rng.bit_generator.state))
+                    losses = list(parallel(delayed(trial)(other, weights) for other, _ in proposed))
+                    made = next((i for i, loss in enumerate(losses) if loss < least), None)
+                    if made is not None:
+                        (indices, rng.bit_generator.state), least = proposed[made], losses[made]
+                        self.exchanges_.append(least)
+                    tried = len(losses) if made is None else made + 1
+                    left -= tried
+                    shown.update(tried)
+            return indices, weights
 
     @available_if(lambda self: not is_regressor(self._steps()[1]))
     def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
