@@ -19,6 +19,7 @@ from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, expit, logsumexp, polygamma
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 # recombine -----------------------------------------------------------------------------------------------------------
@@ -631,3 +632,9 @@ def test_a_mode_that_does_not_exist_is_an_error():
     model, t = likelihood(Poisson(), np.full(300, 1e6))
     with pytest.raises(ConvergenceError, match="no mode"):
         newton(Rows(model, X, t, np.ones(300)).expansion, np.zeros(3), max_iter=2)
+
+
+def test_the_path_says_where_it_hardly_pays():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(UserWarning, match=r"it hardly pays: \d+ of 30 rows are kept, for 46 sums"):
+        MatchedCoreset(Logistic(l2=1e-2)).fit(X[::5], y[::5])

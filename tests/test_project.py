@@ -308,6 +308,7 @@ def test_git_keeps_the_package_and_the_committed_figures_and_no_built_ones(tmp_p
     kept = [*(f"lib/{name}" for name in SOURCES), *names.split(), "figures/laptop/bico/fig06_binary_logistic.png"]
     names = "data/mnist.npz docs/_build/html/index.html docs/reference/handful.svm.rst figures/quick/bico/fig06.png"
     names += " figures/laptop/bico/.tasks/fig06/x figures/laptop/bico/fig06.failed.ipynb docs/reproduction/bico.md"
+    names += " figures/laptop/bico/fig06.running.ipynb"
     built = [*names.split(), ".venv/.handful", "lib/handful/__pycache__/coreset.cpython-311.pyc"]
     command = ["git", "check-ignore", "--no-index", "--stdin"]
     asked = "\n".join(kept + built)

@@ -70,7 +70,7 @@ def _reproduce(args):
         run.check_gpu(runs)
     outcomes = run.reproduce(runs, jobs=args.jobs, force=args.force, tell=lambda line: print(line, flush=True))
     table = site.terminal((args.profile,), only=list(outcomes))
-    print(f"\n{table}\nResults: {run.FIGURES / args.profile}. `make docs` builds the site.")
+    print(f"\n{table}\nResults: {run.FIGURES / args.profile}. The site of `make docs` shows them.")
     return 1 if any(error not in ("", "current") for error in outcomes.values()) else 0
 
 

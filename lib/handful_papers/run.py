@@ -153,18 +153,22 @@ def _execute(run, figures, threads):
 
     start, folder = time.perf_counter(), figures / run.profile
     target = folder / f"{run.name}.ipynb"
-    record, failed = target.with_suffix(".json"), target.with_suffix(".failed.ipynb")
+    record, running = target.with_suffix(".json"), target.with_suffix(".running.ipynb")
     stamp = record.stat().st_mtime_ns if record.is_file() else None
-    error = _papermill(run, failed, folder, {name: os.environ.get(name, str(threads)) for name in THREADS})
+    error = _papermill(run, running, folder, {name: os.environ.get(name, str(threads)) for name in THREADS})
     try:
         if not error and (not record.is_file() or record.stat().st_mtime_ns == stamp):
             error = "failed: it ran, but saved no results: its last cell calls `save` of its Experiment"
         if not error:
             read_record(record)
-            write_atomically(target, tidy(nbformat.read(failed, as_version=4)))
-            failed.unlink()
+            write_atomically(target, tidy(nbformat.read(running, as_version=4)))
+            running.unlink()
     except (OSError, ValueError) as problem:
         error = f"failed: its results cannot be kept: {problem}"
+    failed = target.with_suffix(".failed.ipynb")
+    failed.unlink(missing_ok=True)
+    if running.is_file():
+        running.replace(failed)
     return run.name, error, time.perf_counter() - start
 
 
@@ -178,6 +182,7 @@ def _papermill(run, output, folder, environment):
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         options = dict(kernel_name="python3", language="python", progress_bar=False, cwd=str(source.parent))
         options["start_timeout"] = 600  # seconds: on a busy machine a kernel is long in coming
+        options["extra_arguments"] = ["--log-level=ERROR"]  # each kernel warns of its ports, and of its end
         papermill.execute_notebook(str(source), str(output), run.given, **options)
     except Exception as error:  # whatever goes wrong in a notebook must not stop the others
         cell = f", cell {error.exec_count}" if getattr(error, "exec_count", None) else ""

@@ -223,8 +223,19 @@ class MatchedCoreset(Selector):
         if self.at not in ("path", "posterior"):
             raise ValueError(f"at must be 'path', 'posterior' or an array of parameters, got at={self.at!r}.")
         if rows.model.squares and (self.at == "posterior" or self.size is None or self.size >= n_moments):
-            return self._match(rows, n_moments, "second_moments")
-        return self._posterior(rows, rng) if self.at == "posterior" else self._path(rows)
+            found = self._match(rows, n_moments, "second_moments")
+        elif self.at == "posterior":
+            return self._posterior(rows, rng)
+        else:
+            found = self._path(rows)
+        n = np.count_nonzero(rows.weights)
+        if self.size is None and len(found[0]) > PAYS * n:
+            warnings.warn(
+                f"it hardly pays: {len(found[0])} of {n} rows are kept, for {self.n_equations_} sums. Fewer "
+                "penalties (penalties=[l2]) need fewer rows; BilevelCoreset takes as few as you say.",
+                stacklevel=4,
+            )
+        return found
 
     def _at_parameters(self, rows, theta):
         if self.size is not None and len(theta) >= max(self.size, PURSUED):
