@@ -9,7 +9,7 @@ import pytest
 from handful.clustering import VCGMM, quantization_error
 from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import PAPER, TruncatedEM, VariationalEM, random_neighbours, random_sets
-from handful.clustering.vcgmm_kernels import group_by_cluster
+from handful.clustering.vcgmm_kernels import Threads, group_by_cluster
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -301,12 +301,11 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
     K = np.tile(np.arange(5, dtype=np.int32), (300, 1))
     entries, edges = group_by_cluster(K, share, 5, False)
     D = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
-    gain, halves = np.zeros(5), np.empty((10, 6))
     slope = 0.5 / model.variance_
-    rows = X, u, slope, share, D, entries, edges, model.cluster_centers_
-    split_gains(0, 5, *rows, rng.random((5, 2)), hard, gain, halves, np.empty(12))
+    with Threads() as threads:
+        gain, halves = split_gains(X, u, slope, share, D, entries, edges, rng.random((5, 2)), hard, threads)
     for c in range(5):
-        to_halves = ((X[:, None] - halves[2 * c : 2 * c + 2]) ** 2).sum(axis=2)
+        to_halves = ((X[:, None] - halves[c]) ** 2).sum(axis=2)
         volume = X.shape[1] / 2 * np.log(2 * np.pi * model.variance_)
         new = np.c_[np.delete(joints, c, axis=1), -np.log(5) - volume - to_halves * slope]
         if hard:  # the points of the cluster stay with its halves
@@ -317,6 +316,17 @@ def test_gains_are_what_the_bound_gains_with_the_halves(rng, assignment):
             change = logsumexp(new, axis=1) - logsumexp(joints, axis=1)
             assert gain[c] == pytest.approx(u @ change, rel=1e-6, abs=1e-6)
     assert gain.max() > 0
+
+
+def test_moves_do_not_depend_on_how_many_entries_are_cut_at_once(rng, monkeypatch):
+    X = np.r_[blobs(rng, n=300, k=8), np.zeros((400, 6))]  # more equal rows than are cut at once
+    fits = []
+    for entries in (1 << 18, 100):
+        monkeypatch.setattr("handful.clustering.moves.ENTRIES", entries)
+        start = X[np.argsort(X[:, 0])[:20]]
+        fits.append(quietly(VCGMM(20, init=start, algorithm=TruncatedEM(grow=False), random_state=0, **FULL), X))
+    assert fits[0].n_moves_ > 0
+    np.testing.assert_allclose(fits[1].lower_bounds_, fits[0].lower_bounds_, rtol=1e-12)
 
 
 def test_clusters_in_use_are_left_where_others_take_their_points():

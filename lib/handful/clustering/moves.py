@@ -9,6 +9,7 @@ from numba import njit
 
 LLOYD_STEPS = 3  # iterations of 2-means that cut a cluster in two
 ROWS = 1 << 14  # points handled at once
+ENTRIES = 1 << 18  # of clusters that are cut at once, which bounds the memory
 NEGLIGIBLE_SHARE = 1e-3  # a point with a smaller share in a cluster adds nothing to the cluster's loss
 
 
@@ -38,115 +39,106 @@ def removal_losses(weights, slope, K, best, share, hard, n_clusters):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _two_distances(y, A, a, B, b):
-    # Squared distances from `y` to row a of A and to row b of B.
+def _two_distances(y, halves, a):
+    # Squared distances from `y` to rows a and a + 1 of `halves`.
     zero = y.dtype.type(0)
     s, t = zero, zero
     for j in range(y.size):
-        d, e = y[j] - A[a, j], y[j] - B[b, j]
+        d, e = y[j] - halves[a, j], y[j] - halves[a + 1, j]
         s += d * d
         t += e * e
     return s, t
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_far(Y, weights, entries, start, stop, n_kept, A, a, u):
-    # A row of entries[start:stop], drawn by weight times squared distance from row a of A; -1 if all of them lie there.
-    total = 0.0
-    for e in range(start, stop):
-        i = entries[e] // n_kept
-        total += weights[i] * _two_distances(Y[i], A, a, A, a)[0]
-    if not total > 0.0:
-        return -1
-    target, row = u * total, -1
-    for e in range(start, stop):
-        i = entries[e] // n_kept
-        mass = weights[i] * _two_distances(Y[i], A, a, A, a)[0]
-        if mass > 0.0:
-            row = i
-        target -= mass
-        if target < 0.0 and row >= 0:
-            return row
-    return row
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def split_gains(
-    start, stop, Y, weights, slope, share, best, entries, edges, centers, uniforms, hard, gain, halves, total
-):
-    """What the bound gains when one cluster is cut in two by 2-means, for each cluster.
+def two_means(start, stop, n_steps, Y, weights, share, entries, edges, halves, mass, sq_dist, total):
+    """Steps of 2-means in each cluster.
 
     Parameters
     ----------
     start, stop : int, the clusters to do
+    n_steps : int
+    Y, weights, share, entries, edges : as for `split_gains`
+    halves : array, shape (2 C, p), the centres of the two halves of each cluster, changed in place
+    mass : float64 array, shape (2 C,), out: the weights of the halves in the last step; where one is 0 nothing moves
+    sq_dist : array, shape (entries, 2), out: squared distances to the halves as they are in the end
+    total : float64 buffer, shape (2, p)
+    """
+    n_kept, width = share.shape[1], Y.shape[1]
+    for c in range(start, stop):
+        a = 2 * c
+        for step in range(n_steps + 1):
+            for e in range(edges[c], edges[c + 1]):
+                sq_dist[e, 0], sq_dist[e, 1] = _two_distances(Y[entries[e] // n_kept], halves, a)
+            if step == n_steps:
+                break
+            for h in range(2):
+                mass[a + h] = 0.0
+                for j in range(width):
+                    total[h, j] = 0.0
+            for e in range(edges[c], edges[c + 1]):
+                i, h = entries[e] // n_kept, 1 if sq_dist[e, 0] > sq_dist[e, 1] else 0
+                w = weights[i] * share[i, entries[e] % n_kept]
+                mass[a + h] += w
+                for j in range(width):
+                    total[h, j] += w * Y[i, j]
+            if mass[a] > 0.0 and mass[a + 1] > 0.0:
+                for h in range(2):
+                    for j in range(width):
+                        halves[a + h, j] = total[h, j] / mass[a + h]
+
+
+def split_gains(Y, weights, slope, share, best, entries, edges, uniforms, hard, threads):
+    """What the bound gains when one cluster is cut in two by 2-means, for each cluster.
+
+    Parameters
+    ----------
     Y, weights, share, best : of the E-step
     slope : float, of the values
     entries, edges : from `group_by_cluster`, all entries
-    centers : array, shape (C, p)
     uniforms : array, shape (C, 2), in [0, 1), which draw the first halves
     hard : bool, each point wholly with its best cluster
-    gain : float64 array, shape (C,), out, in nats; 0 where a cluster cannot be cut
-    halves : array, shape (2 C, p), out: the centres of the halves of each cluster, the heavier first
-    total : float64 buffer, shape (2 p,)
+    threads : kernels.Threads
+
+    Returns
+    -------
+    gain : float64 array, shape (C,), in nats; 0 where a cluster cannot be cut
+    halves : array, shape (C, 2, p): the centres of the halves of each cluster, the heavier first
     """
-    n_kept = share.shape[1]
-    width = Y.shape[1]
-    for c in range(start, stop):
-        gain[c] = 0.0
-        if edges[c + 1] - edges[c] < 2:
-            continue
-        first = _draw_far(Y, weights, entries, edges[c], edges[c + 1], n_kept, centers, c, uniforms[c, 0])
-        if first < 0:
-            continue
-        second = _draw_far(Y, weights, entries, edges[c], edges[c + 1], n_kept, Y, first, uniforms[c, 1])
-        if second < 0:
-            continue
-        a, b = 2 * c, 2 * c + 1
-        for j in range(width):
-            halves[a, j], halves[b, j] = Y[first, j], Y[second, j]
-        for _ in range(LLOYD_STEPS):
-            for j in range(2 * width):
-                total[j] = 0.0
-            m0, m1 = 0.0, 0.0
-            for e in range(edges[c], edges[c + 1]):
-                i, k = entries[e] // n_kept, entries[e] % n_kept
-                w = weights[i] * share[i, k]
-                s, t = _two_distances(Y[i], halves, a, halves, b)
-                if s <= t:
-                    m0 += w
-                    for j in range(width):
-                        total[j] += w * Y[i, j]
-                else:
-                    m1 += w
-                    for j in range(width):
-                        total[width + j] += w * Y[i, j]
-            if m0 == 0.0 or m1 == 0.0:
-                break
-            for j in range(width):
-                halves[a, j], halves[b, j] = total[j] / m0, total[width + j] / m1
-        if m0 == 0.0 or m1 == 0.0:
-            continue
-        if m1 > m0:
-            for j in range(width):
-                halves[a, j], halves[b, j] = halves[b, j], halves[a, j]
-        risen = 0.0
-        for e in range(edges[c], edges[c + 1]):
-            i, k = entries[e] // n_kept, entries[e] % n_kept
-            s, t = _two_distances(Y[i], halves, a, halves, b)
-            if s > t:
-                s, t = t, s
-            old = np.float64(slope) * np.float64(best[i, k])
-            near, far = np.float64(slope) * s, np.float64(slope) * t
-            z = old - near
-            if hard:
-                risen += weights[i] * z
-                continue
-            # log(1 - share + share * (exp(old - near) + exp(old - far))), the larger term taken out
-            p = share[i, k]
-            top = z if z > 0.0 else 0.0
-            inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
-            risen += weights[i] * (top + np.log(inner if inner > 1e-300 else 1e-300))
-        gain[c] = risen
+    n_clusters, row, slope = len(uniforms), entries // share.shape[1], np.float64(slope)
+    u, p, old = weights[row], share.ravel()[entries], best.ravel()[entries]
+    of = np.repeat(np.arange(n_clusters), np.diff(edges))
+
+    def halved(halves, n_steps):
+        mass, sq_dist = np.ones(2 * n_clusters), np.empty((len(row), 2), Y.dtype)
+        arrays = Y, weights, share, entries, edges, halves, mass, sq_dist
+        threads.run(two_means, n_clusters, n_steps, *arrays, buffers=[((2, Y.shape[1]), np.float64)])
+        return sq_dist, mass
+
+    first, apart = _draw_far(u * old, edges, uniforms[:, 0])
+    halves = np.repeat(Y[row[first]], 2, axis=0)
+    second, differ = _draw_far(u * halved(halves, 0)[0][:, 0], edges, uniforms[:, 1])
+    halves[1::2] = Y[row[second]]
+    sq_dist, mass = halved(halves, LLOYD_STEPS)
+    able = apart & differ & (mass[::2] > 0) & (mass[1::2] > 0)
+    near, far = slope * np.minimum(*sq_dist.T), slope * np.maximum(*sq_dist.T)
+    z = slope * old - near
+    if not hard:
+        # log(1 - share + share * (exp(old - near) + exp(old - far))), the larger term taken out
+        top = np.maximum(z, 0.0)
+        inner = (1.0 - p) * np.exp(-top) + p * np.exp(z - top) * (1.0 + np.exp(near - far))
+        z = top + np.log(np.maximum(inner, 1e-300))
+    halves, lighter = halves.reshape(n_clusters, 2, -1), mass[::2] < mass[1::2]
+    halves[lighter] = halves[lighter, ::-1]
+    return np.bincount(of, u * z, n_clusters) * able, halves
+
+
+def _draw_far(mass, edges, u):
+    # An entry of each cluster, drawn by its mass, and whether there is any.
+    sums = np.append(0.0, np.cumsum(mass))
+    start, stop = sums[edges[:-1]], sums[edges[1:]]
+    last = np.searchsorted(sums[1:-1], stop)  # of positive mass
+    return np.minimum(np.searchsorted(sums[1:-1], start + u * (stop - start), side="right"), last), stop > start
 
 
 def choose_moves(loss, gain, cheapest, richest, K, firsts, edges):

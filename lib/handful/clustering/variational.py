@@ -1,5 +1,6 @@
 """Variational EM on weighted rows: the iterations of vc-GMM (Hirschberger, Forster and Lücke 2019, Algorithm 1)."""
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -208,13 +209,15 @@ class VariationalEM:
         slope, _ = self._values(mixture)
         loss = moving.removal_losses(self.weights, slope, self.K, self.best, self.share, self.hard, n_clusters)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
-        p, dtype = self.Y.shape[1], self.Y.dtype
-        gain, halves = np.zeros(n_clusters), np.empty((2 * n_clusters, p), dtype)
         keys = self.key + np.arange(2 * n_clusters, dtype=np.uint64)
         uniforms = ((kernels.mix(keys) >> np.uint64(11)) / 2.0**53).reshape(n_clusters, 2)
-        arrays = self.Y, self.weights, slope, self.share, self.best, entries, edges, mixture.centers
-        arrays += uniforms, self.hard, gain, halves
-        self.threads.run(moving.split_gains, n_clusters, *arrays, buffers=[(2 * p, np.float64)])
+        arrays, parts = (self.Y, self.weights, slope, self.share, self.best), []
+        cuts = np.searchsorted(edges, np.arange(moving.ENTRIES, len(entries), moving.ENTRIES))
+        cuts = np.unique(cuts[edges[cuts] < len(entries)])  # no part without entries
+        for c, d in itertools.pairwise([0, *cuts, n_clusters]):
+            mine = entries[edges[c] : edges[d]], edges[c : d + 1] - edges[c]
+            parts.append(moving.split_gains(*arrays, *mine, uniforms[c:d], self.hard, self.threads))
+        gain, halves = map(np.concatenate, zip(*parts))
         self.key += np.uint64(2 * n_clusters)
         orders = np.argsort(loss, kind="stable"), np.argsort(-gain, kind="stable")
         firsts = kernels.group_by_cluster(self.K, self.share, n_clusters, True)
@@ -224,7 +227,7 @@ class VariationalEM:
         before = mixture.centers.copy(), mixture.neighbours.copy(), self.K.copy()
         for _ in range(ATTEMPTS):
             removed, cut = pairs.T
-            mixture.centers[cut], mixture.centers[removed] = halves[2 * cut], halves[2 * cut + 1]
+            mixture.centers[cut], mixture.centers[removed] = halves[cut, 0], halves[cut, 1]
             for c, s in pairs:
                 rows = entries[edges[s] : edges[s + 1]] // self.K.shape[1]
                 moving.tell_points(self.Y, self.K, mixture.centers, rows, c, s)
@@ -295,8 +298,8 @@ class VariationalEM:
         # Statistics under the present responsibilities; overwrites `centers` with the means.
         n_clusters = len(centers)
         entries, edges = kernels.group_by_cluster(self.K, self.share, n_clusters, False)
-        mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
         arrays = self.Y, self.weights, self.share, self.best, entries, edges
+        mass, scatter = np.empty(n_clusters), np.empty(n_clusters)
         out = centers, mass, scatter
         self.threads.run(kernels.m_step, n_clusters, *arrays, *out, buffers=[(self.Y.shape[1], np.float64)])
         found = Statistics(mass, centers.astype(np.float64), scatter)

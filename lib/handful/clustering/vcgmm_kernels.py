@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 from numba import njit
+from scipy.sparse import csr_array
 
 LANES = 16  # rows are padded to a multiple of this
 
@@ -132,23 +133,10 @@ def responsibilities(slope, best, hard, share, log_sum):
 
 def group_by_cluster(K, share, n_clusters, first_only):
     """Positions of the entries of `K` that count, sorted by cluster, then by point: (entries, edges per cluster)."""
-    counts = np.bincount(K[:, 0] if first_only else K[share > 0], minlength=n_clusters)
-    edges = np.zeros(n_clusters + 1, np.int64)
-    np.cumsum(counts, out=edges[1:])
-    entries = np.empty(edges[-1], np.int64)
-    _place(K, share, first_only, edges[:-1].copy(), entries)
-    return entries, edges
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _place(K, share, first_only, cursor, entries):
-    n, n_kept = K.shape
-    width = 1 if first_only else n_kept
-    for i in range(n):
-        for k in range(width):
-            if first_only or share[i, k] > 0:
-                entries[cursor[K[i, k]]] = i * n_kept + k
-                cursor[K[i, k]] += 1
+    entries = np.arange(0, K.size, K.shape[1]) if first_only else np.flatnonzero(share > 0)
+    clusters, each = K.ravel()[entries], np.arange(len(entries) + 1)
+    table = csr_array((entries, clusters, each), shape=(len(entries), n_clusters)).tocsc()  # a counting sort
+    return table.data, table.indptr.astype(np.int64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
