@@ -5,6 +5,7 @@ import time
 import numpy as np
 from handful import Logistic, influence, unrolled
 from handful.data import load, split
+from scipy.special import softmax
 from scipy.stats import rankdata
 
 from handful_papers.published import published
@@ -25,12 +26,6 @@ def images(dataset, n, t):
     return X, data.y[:n].astype(int), T, data.y_test[:t].astype(int)
 
 
-def softmax(Z):
-    """Probabilities of logits along the last axis."""
-    E = np.exp(Z - Z.max(axis=-1, keepdims=True))
-    return E / E.sum(axis=-1, keepdims=True)
-
-
 def trained(X, y, subsets, n_epochs, rng):
     """Weights (k, d + 1, c) of a softmax regression trained on each of k subsets by SGD from torch's random start."""
     A, Y = np.column_stack([X, np.ones(len(X), X.dtype)]), np.eye(y.max() + 1, dtype=X.dtype)[y]
@@ -40,7 +35,7 @@ def trained(X, y, subsets, n_epochs, rng):
         orders = np.stack([rng.permutation(rows) for rows in subsets])
         for start in range(0, orders.shape[1], BATCH):
             rows = orders[:, start : start + BATCH]
-            moved = softmax(A[rows] @ W) - Y[rows]
+            moved = softmax(A[rows] @ W, axis=-1) - Y[rows]
             W -= X.dtype.type(RATE / rows.shape[1]) * (A[rows].transpose(0, 2, 1) @ moved)
     return W
 
@@ -52,16 +47,16 @@ def losses_of(W, T, t):
     return np.log(np.exp(Z).sum(axis=-1)) - np.take_along_axis(Z, t[None, :, None], axis=-1)[..., 0]
 
 
-def agreement(a, b):
-    """Spearman's correlation of two arrays over their first axis, averaged over the second."""
+def agreements(a, b):
+    """Spearman's correlation of two arrays over their first axis, for each column."""
     a, b = (rankdata(of, axis=0) for of in (a, b))
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    return float(((a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))).mean())
+    return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
 
 
 def lds(scores, subsets, losses):
-    """Linear datamodeling score: the summed scores of a subset against the test losses of training on it, by ranks."""
-    return agreement(np.stack([scores[rows].sum(axis=0) for rows in subsets]), -losses)
+    """Linear datamodeling scores: the summed scores of a subset against the test losses of training on it, by ranks."""
+    return agreements(np.stack([scores[rows].sum(axis=0) for rows in subsets]), -losses)
 
 
 def gradient_products(X, y, T, t, W):
@@ -69,7 +64,7 @@ def gradient_products(X, y, T, t, W):
     k = y.max() + 1
     products = 0.0
     for one in W:
-        slopes, tests = (softmax(A @ one[:-1] + one[-1]) - np.eye(k)[b] for A, b in ((X, y), (T, t)))
+        slopes, tests = (softmax(A @ one[:-1] + one[-1], axis=-1) - np.eye(k)[b] for A, b in ((X, y), (T, t)))
         products = products + (X @ T.T + 1) * (slopes @ tests.T)
     return products
 
@@ -96,12 +91,13 @@ def score_rows(dataset, seed, *, n, t, n_subsets, n_epochs, n_replays, penalties
     rng = np.random.default_rng((seed, 0))
     subsets = [rng.choice(n, n // 2, replace=False) for _ in range(n_subsets)]
     losses, second = (losses_of(trained(X, y, subsets, n_epochs, rng), T, b) for _ in range(2))
-    ceiling = np.sqrt(max(agreement(losses, second), 0.0))  # correlation with a truth without noise, were it known
+    # correlation with a truth without noise, were it known
+    ceiling = np.sqrt(max(agreements(losses, second).mean(), 0.0))
     found = [dict(method="ceiling", l2=0.0, lds=float(ceiling), seconds=0.0)]
 
     def add(method, start, scores, l2=0.0):
         seconds = time.process_time() - start
-        found.append(dict(method=method, l2=l2, lds=lds(scores, subsets, losses), seconds=seconds))
+        found.append(dict(method=method, l2=l2, lds=lds(scores, subsets, losses).mean(), seconds=seconds))
 
     add("random", time.process_time(), rng.normal(size=(n, len(T))))
     start = time.process_time()

@@ -7,11 +7,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 from handful import network_influence
-from scipy.stats import rankdata
 from torch import nn
 
 from handful_papers.public import dattri_lds
-from handful_papers.public.dattri_lds import images
+from handful_papers.public.dattri_lds import agreements, images, lds
 
 BATCH, RATE, MOMENTUM, DROPOUT = 64, 0.01, 0.9, 0.1  # of every training
 
@@ -111,16 +110,6 @@ def unit(scores):
     return (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-30)
 
 
-# --- the score of scores
-
-
-def agreements(a, b):
-    """Spearman's correlation of two arrays over their first axis, for each column."""
-    a, b = (rankdata(of, axis=0) for of in (a, b))
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
-
-
 def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_networks, n_late):
     """LDS of each score against one truth, and the agreement of that truth with a second one on the same subsets.
 
@@ -154,8 +143,8 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
     found = [dict(method="ceiling", networks=0, lds=float(ceiling), deviation=0.0, seconds=spent)]
 
     def add(method, k, scores, seconds):
-        lds = agreements(np.stack([scores[s].sum(axis=0) for s in subsets]), -losses)
-        found.append(dict(method=method, networks=k, lds=lds.mean(), deviation=lds.std(), seconds=seconds))
+        found_lds = lds(scores, subsets, losses)
+        found.append(dict(method=method, networks=k, lds=found_lds.mean(), deviation=found_lds.std(), seconds=seconds))
 
     add("random", 0, rng.normal(size=(n, t)), 0.0)
     for method, read, counts in (("early", read_at, n_networks), ("late", [n_epochs], [n_late])):
