@@ -319,7 +319,7 @@ def paired_differences(rows, *, a, b, value, by, method="method", seed="seed", h
 
     Parameters
     ----------
-    rows : pandas.DataFrame, one row per (method, setting, seed)
+    rows : pandas.DataFrame, one row per (method, setting, seed); rows of further methods do not matter
     a : str, the method that the claim is about
     b : str or list of str, what it is compared with
     value : str, the column that is compared
@@ -335,22 +335,22 @@ def paired_differences(rows, *, a, b, value, by, method="method", seed="seed", h
     ValueError
         if a method is missing, or a setting does not have exactly one row per method and seed.
     """
-    by = [by] if isinstance(by, str) else list(by)
-    others = [b] if isinstance(b, str) else list(b)
+    by, others = ([given] if isinstance(given, str) else list(given) for given in (by, b))
     if missing := [m for m in (a, *others) if m not in set(rows[method])]:
         raise ValueError(
             f"no rows for {', '.join(map(repr, missing))}; methods: {', '.join(sorted(set(rows[method])))}."
         )
+    rows = rows[rows[method].isin([a, *others])]
     if rows.duplicated([method, *by, seed]).any():
         raise ValueError(f"more than one row for a ({', '.join([method, *by, seed])}): name every column that differs.")
-    wide = rows.pivot(index=[*by, seed], columns=method, values=value)[[a, *others]]
+    wide = rows.pivot(index=[*by, seed], columns=method, values=value)
     if wide.isna().any().any():
         setting = wide.index[wide.isna().any(axis=1)][0]
         raise ValueError(f"methods cannot be paired: a value is missing at {dict(zip([*by, seed], setting))}.")
     sign, out = 1 if higher_is_better else -1, {}
     for other in others:
-        for key, group in (sign * (wide[a] - wide[other])).groupby(level=by if len(by) > 1 else by[0]):
-            out[(other, *(key if isinstance(key, tuple) else (key,)))] = group.to_numpy()
+        for key, group in (sign * (wide[a] - wide[other])).groupby(by):
+            out[(other, *key)] = group.to_numpy()
     return out
 
 

@@ -84,8 +84,7 @@ def printed_settings(printed, paper):
     printed : dict with `item` of published.csv; `a`, a row or a list of rows; `columns`, a list, default all that
         `a` has; `n`, over how many seeds the paper averages. With `b`, a row or a list of rows: differences a - b, one
         setting a row of `b` and column; with `against`, a column: differences of each other column to it in the same
-        row; with ``ratio = true``: ratios. `sign` = -1 where less is better. Or `values`, a list of numbers that the
-        text prints.
+        row; with ``ratio = true``: ratios. Or `values`, a list of numbers that the text prints.
     """
     if "values" in printed:
         return {f"printed {i}": Summary(v) for i, v in enumerate(printed["values"])}
@@ -93,19 +92,19 @@ def printed_settings(printed, paper):
     cell = {(r.row, r.column): (r.value, None if np.isnan(r.sd) else r.sd) for r in table.itertuples()}
     rows = [printed["a"]] if isinstance(printed["a"], str) else printed["a"]
     columns = printed.get("columns") or [c for r, c in cell if r == rows[0]]
-    n, sign, against = printed.get("n", 1), printed.get("sign", 1), printed.get("against")
+    n, against = printed.get("n", 1), printed.get("against")
     if against is not None:
         pairs = {(r, against, c): (cell[r, c], cell[r, against]) for r in rows for c in columns if c != against}
     elif "b" in printed:
         others = [printed["b"]] if isinstance(printed["b"], str) else printed["b"]
         pairs = {(r, o, c): (cell[r, c], cell[o, c]) for r in rows for o in others for c in columns}
     else:
-        return {(r, c): Summary(sign * cell[r, c][0], cell[r, c][1], n) for r in rows for c in columns}
+        return {(r, c): Summary(*cell[r, c], n) for r in rows for c in columns}
     if printed.get("ratio"):
         return {setting: Summary(one[0] / other[0]) for setting, (one, other) in pairs.items()}
-    return {setting: _difference(one, other, sign, n) for setting, (one, other) in pairs.items()}
+    return {setting: _difference(one, other, n) for setting, (one, other) in pairs.items()}
 
 
-def _difference(a, b, sign, n):
+def _difference(a, b, n):
     sds = [sd for _, sd in (a, b) if sd is not None]
-    return Summary(sign * (a[0] - b[0]), float(np.hypot.reduce(sds)) if sds else None, n)
+    return Summary(a[0] - b[0], float(np.hypot.reduce(sds)) if sds else None, n)

@@ -75,9 +75,7 @@ class Methods(dict):
         """Method -> colour: seaborn's `palette`."""
         return {method: one["color"] for method, one in self.items()}
 
-    def facets(
-        self, rows, x, y, panel, methods, *, labels, titles=None, ncols=None, ratio=0.75, width="double", level=None
-    ):
+    def facets(self, rows, x, y, panel, methods, *, labels, ncols=None, ratio=0.75, width="double", level=None):
         """A panel for each value of a column, in it the median over seeds of each method with a band of quartiles.
 
         Parameters
@@ -86,7 +84,6 @@ class Methods(dict):
         x, y, panel : str, columns
         methods : list of str, in the order of the legend; the last is drawn on top
         labels : (str, str), of the axes
-        titles : dict, value of `panel` -> title; default: its name, if it is a data set, else the value
         ncols : int, panels side by side
         ratio, width : see `figure`
         level : str or None, a method whose mean is drawn as a line across each panel
@@ -116,7 +113,7 @@ class Methods(dict):
         grid.set_axis_labels(*labels)
         handles = [self.line(method) for method in ([level] if level else []) + list(methods)]
         for value, ax in grid.axes_dict.items():
-            ax.set_title((titles or {}).get(value) or DATA_NAMES.get(value, value))
+            ax.set_title(DATA_NAMES.get(value, value))
             if level:
                 mean = rows[(rows[panel] == value) & (rows.method == level)][y].mean()
                 ax.axhline(mean, color=self[level]["color"], lw=0.8, zorder=1.5)
@@ -141,7 +138,7 @@ class Methods(dict):
         style = self.style(method, **changes)
         return Line2D([], [], **{key: style[key] for key in style if key != "zorder"})
 
-    def band(self, ax, frame, x, y, method, *, fill=True, **changes):
+    def band(self, ax, frame, x, y, method, **changes):
         """Draw the median over seeds of `y` against `x`, with a band from the lower to the upper quartile.
 
         Parameters
@@ -149,7 +146,6 @@ class Methods(dict):
         ax : matplotlib.axes.Axes
         frame : pandas.DataFrame, one row per (x, seed) of this method; every seed counts once
         x, y : str, columns
-        fill : False draws the median alone
         changes : of the method's style, such as ``label=``
 
         Returns
@@ -159,9 +155,8 @@ class Methods(dict):
         quartiles = frame.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
         one = self.style(method, **{key: value for key, value in changes.items() if value is not None})
         (line,) = ax.plot(quartiles.index, quartiles[0.5], **one)
-        if fill:
-            under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
-            ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], **under)
+        under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
+        ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], **under)
         return line
 
 

@@ -24,8 +24,7 @@ def evidence(run):
 
 
 def _lead(rows, a, b, sizes):
-    rows = rows[sizes & rows.method.isin([a, b])]
-    return paired_differences(rows, a=a, b=b, value="test_accuracy", by="percent")
+    return paired_differences(rows[sizes], a=a, b=b, value="test_accuracy", by="percent")
 
 
 def _over_full(rows, methods, sizes):

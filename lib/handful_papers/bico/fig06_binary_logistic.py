@@ -221,5 +221,4 @@ def _sizes_over(rows, method, other, within):
 
 
 def _lead(rows, method):
-    rows = rows[rows.method != "full"]
     return paired_differences(rows, a=method, b=BASELINES, value="test_accuracy", by=["dataset", "size"])

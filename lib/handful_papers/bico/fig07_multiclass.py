@@ -54,7 +54,6 @@ def _compression(rows, facts):
 
 def _lead(rows, method, other):
     """Leads by (other, dataset, percent); none where the method is not shown."""
-    rows = rows[rows.method.isin([method, other])]
     if not {method, other} <= set(rows.method):
         return {}
     return paired_differences(rows, a=method, b=other, value="test_accuracy", by=["dataset", "percent"])

@@ -75,16 +75,6 @@ class Fit:
     em_seconds: float = np.nan
 
 
-class CentredVCGMM(VCGMM):
-    """`VCGMM` on rows that are centred already, so that its clock, like Lloyd's, holds the algorithm alone.
-
-    Finding the frame, a median, takes as long as ten iterations where rows have thousands of columns.
-    """
-
-    def _set_frame(self, rows):
-        self._shift = np.zeros(rows.shape[1])
-
-
 def paper_settings(
     *, sizes, n_neighbors=5, n_random=0, chain_length=2, n_warmup=0, chains=CHAINS, widths=WIDTHS, ours=True
 ):
@@ -144,7 +134,7 @@ def printed_vcgmm(setting, centers, rng):
     """The vc-GMM of the paper's Algorithm 1 that a setting describes, from given centres, as an estimator."""
     algorithm = replace(PRINTED, n_random=setting.n_random, n_warmup=setting.n_warmup)
     options = dict(n_neighbors=setting.n_neighbors, algorithm=algorithm, tol=TOL, compute_labels=False)
-    return CentredVCGMM(len(centers), init=centers, random_state=rng, **options)
+    return VCGMM(len(centers), init=centers, random_state=rng, **options)
 
 
 def _fit_paper(setting, X, n_clusters, rng):

@@ -22,7 +22,7 @@ def evidence(run):
     """Claim -> the numbers of a run that decide it."""
     panels = {p["role"]: p for p in run.parameters["panels"]}
     own = {role: panels[role] for data, role in PAPERS_DATA.items() if panels.get(role, {}).get("data") == data}
-    sizes = run.rows[run.rows.method.isin(["lwcs", "vcgmm", "vcgmm ours"])]
+    sizes = run.rows
     if not _facts(own.get("RNA", {}))[E_STEPS]:
         sizes = sizes[sizes.dataset != own.get("RNA", {}).get("data")]
     found = {
@@ -64,7 +64,7 @@ def _to_lwcs(run, panels, role):
 def _lower(run, own):
     if "CIFAR-10" not in own:
         return Evidence(lacks="CIFAR-10 is not among the data of this run")
-    rows = run.rows[(run.rows.dataset == own["CIFAR-10"]["data"]) & run.rows.method.isin(["lwcs", "vcgmm"])]
+    rows = run.rows[run.rows.dataset == own["CIFAR-10"]["data"]]
     return paired_differences(rows, a="vcgmm", b="lwcs", value="eta", by="size", higher_is_better=False)
 
 

@@ -8,13 +8,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from handful.clustering import quantization_error
+from handful.clustering import VCGMM, quantization_error
 from handful.clustering.seeding import afkmc2
 from handful.data.synthetic import gaussian_mixture
 from handful.sensitivity.lightweight import lightweight_coreset
 from sklearn.exceptions import ConvergenceWarning
 
-from handful_papers.vcgmm.arms import CentredVCGMM, Setting, one_thread, printed_vcgmm
+from handful_papers.vcgmm.arms import Setting, one_thread, printed_vcgmm
 from handful_papers.vcgmm.data import patch_file
 from handful_papers.vcgmm.lloyd import lloyd
 
@@ -94,7 +94,7 @@ def _lloyd_cost(X, centers, n_iter):
 def _em_cost(X, centers, n_neighbors, n_iter, seed):
     options = dict(init=centers, algorithm="paper", tol=0.0, compute_labels=False, random_state=seed)
     start = time.process_time()
-    model = CentredVCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
+    model = VCGMM(len(centers), n_neighbors=n_neighbors, max_iter=n_iter, **options).fit(X)
     return dict(distances=model.n_distances_, seconds=time.process_time() - start)
 
 
