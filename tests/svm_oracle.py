@@ -1,7 +1,7 @@
 """The SVM and its sensitivities by a general QP solver, for the tests: written out as they are defined."""
 
-import clarabel
 import numpy as np
+from qp_oracle import qp
 from scipy import sparse
 
 
@@ -40,11 +40,8 @@ def qp_svm(X, y, c):
     P = sparse.block_diag([sparse.eye(d), sparse.csc_matrix((n + 1, n + 1))], format="csc")
     Z = np.hstack([X, np.ones((n, 1))]) * y[:, None]
     A = sparse.bmat([[-Z, -sparse.eye(n)], [sparse.csc_matrix((n, d + 1)), -sparse.eye(n)]], format="csc")
-    options = clarabel.DefaultSettings()
-    options.verbose = False
-    options.tol_gap_rel = options.tol_gap_abs = options.tol_feas = 1e-10
     q, b = np.concatenate([np.zeros(d + 1), c]), np.concatenate([-np.ones(n), np.zeros(n)])
-    solved = clarabel.DefaultSolver(P, q, A, b, [clarabel.NonnegativeConeT(2 * n)], options).solve()
+    solved = qp(P, q, A, b, 0, 1e-10)
     Z, c, w = Z.astype(np.longdouble), c.astype(np.longdouble), np.array(solved.x[: d + 1], dtype=np.longdouble)
     a = np.clip(np.array(solved.z[:n], dtype=np.longdouble), 0, c)
     up, down = a[y > 0].sum(), a[y < 0].sum()
@@ -67,17 +64,12 @@ def qp_sensitivity(X, y, index, *, price, u, rounds=30):
     z = y[:, None] * np.hstack([X, np.ones((n, 1))])
     constraints = sparse.bmat([[-z, -sparse.eye(n)], [None, -sparse.eye(n)]], format="csc")
     right = np.concatenate([-np.ones(n), np.zeros(n)])
-    options = clarabel.DefaultSettings()
-    options.verbose = False
-    options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-11
     best = u[index] / u[y == y[index]].sum()
     s = best * (1 + 1e-6)
     for _ in range(rounds):
         curvature = np.concatenate([np.full(d, s - u[index] / u.sum()), np.zeros(n + 1)])
         slope = np.concatenate([price * u[index] * z[index], s * price * u])
-        cones = [clarabel.NonnegativeConeT(2 * n)]
-        P = sparse.diags(curvature, format="csc")
-        w = np.array(clarabel.DefaultSolver(P, slope, constraints, right, cones, options).solve().x)[: d + 1]
+        w = np.array(qp(sparse.diags(curvature), slope, constraints, right, 0, 1e-11).x)[: d + 1]
         share = 0.5 * w[:-1] @ w[:-1] * u[index] / u.sum()
         share += price * u[index] * max(0.0, 1.0 - z[index] @ w)
         ratio = share / svm_cost(X, y, w, price=price, u=u)

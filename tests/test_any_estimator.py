@@ -3,13 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import (
-    AnyEstimatorCoreset,
-    BilevelCoreset,
-    LeastSquares,
-    Logistic,
-    MergeReduce,
-)
+from handful import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic, MergeReduce
 from handful.bilevel.families import candidates_for
 from handful.bilevel.trials import exchanged, held_out_loss
 from handful.proxies import RBF, Nystrom, TreeLeaves

@@ -231,3 +231,15 @@ def test_medoids_of_few_distinct_rows_are_distinct_rows():
     few = Medoids(5, random_state=0).fit(X)
     assert len(set(few.indices_)) == 5
     assert few.weights_.sum() == pytest.approx(12)
+
+
+def test_ties_go_to_the_first_row_whether_the_table_is_dense_or_sparse():
+    for seed in range(20):
+        X = np.round(3 * np.random.default_rng(seed).normal(size=(60, 3)))
+        for cls in (KCenter, KMeansPlusPlus):
+            forms = (X, sparse.csr_array(X))
+            dense, csr = (cls(20, weighting="cells", random_state=0).fit(form) for form in forms)
+            np.testing.assert_array_equal(dense.indices_, csr.indices_)
+            nearest = ((X[:, None] - X[dense.indices_]) ** 2).sum(axis=2).argmin(axis=1)
+            for few in (dense, csr):
+                np.testing.assert_array_equal(few.weights_, np.bincount(nearest, minlength=20))

@@ -9,15 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from handful import BilevelCoreset, Logistic  # noqa: E402 (needs torch)
-from handful.bilevel import (  # noqa: E402
-    ConjugateGradients,
-    ConvergenceError,
-    Forward,
-    Network,
-    NeumannSeries,
-    Problem,
-    TrainConfig,
-)
+from handful.bilevel import ConjugateGradients, ConvergenceError, Forward, Network, NeumannSeries, Problem, TrainConfig  # noqa: E402
 from handful.models.base import Rows  # noqa: E402
 
 QUICK = TrainConfig(n_steps=60, learning_rate=2e-2, optimiser="adam", weight_decay=2e-2)

@@ -245,6 +245,21 @@ def test_what_is_kept_of_a_function_is_not_taken_for_another_of_its_name(rows, t
     assert blocks.map(own.total) == [N]
 
 
+def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_again(tmp_path):
+    files = [tmp_path / f"{i}.npy" for i in range(3)]
+    for i, file in enumerate(files):
+        np.save(file, np.random.default_rng(i).normal(size=(60, 3)))
+
+    def chosen():
+        return KCenter(5, random_state=0).fit(Blocks(files, keep=tmp_path / "kept")).indices_.tolist()
+
+    expected = chosen()
+    for path in (kept := {path: path.read_bytes() for path in (tmp_path / "kept").iterdir()}):
+        for content in (b"", kept[path][:-9], bytes(len(kept[path])), *kept.values()):
+            path.write_bytes(content)
+            assert chosen() == expected
+
+
 @pytest.mark.parametrize("form", ["polars", "arrow", "coo", "list"])
 def test_blocks_of_other_tables_are_those_of_the_array(rows, form):
     X = rows[0]

@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from typing import get_type_hints
 
 import handful
 import numpy as np
@@ -14,20 +15,14 @@ from handful import BilevelCoreset, LeastSquares, Logistic, UniformCoreset
 from handful.active.acquisition import Acquisition
 from handful.bilevel import Network, Problem, TrainConfig
 from handful.bilevel.strategy import Strategy
-from handful.checks import (
-    as_generator,
-    check_integer,
-    check_magnitude,
-    check_number,
-    check_sample_weight,
-    check_size,
-)
+from handful.checks import as_generator, check_integer, check_magnitude, check_number, check_sample_weight, check_size
 from handful.continual import ReplayBuffer
 from handful.dictionary import MeasurementSelector, Recovery
 from handful.models.inverse import InverseHessian
 from handful.options import check_option
 from handful.proxies import RBF
 from handful.proxies.kernels import Kernel
+from handful.sampling.base import Sampler
 from sklearn.linear_model import LogisticRegression
 
 X = np.random.default_rng(0).normal(size=(30, 3))
@@ -79,9 +74,9 @@ def test_a_size_beyond_the_rows_is_refused_under_its_own_name():
 # Every option of every public class -----------------------------------------------------------------------------------
 
 
-def is_checked(field):
+def is_checked(name, hint):
     try:
-        check_option(field.name, "no such thing", field.type, None)
+        check_option(name, "no such thing", hint, None)
     except ValueError:
         return True
     return False
@@ -93,8 +88,9 @@ def with_options():
         module = importlib.import_module(room)
         for cls in {getattr(module, name) for name in dir(module) if name[0] != "_"}:
             if inspect.isclass(cls) and cls.__module__.startswith("handful."):
-                named = {name for base in cls.__mro__ for name in vars(base).get("_options", ())}
-                named |= {field.name for field in fields(cls) if is_checked(field)} if is_dataclass(cls) else set()
+                hints = get_type_hints(cls, include_extras=True) if issubclass(cls, Sampler) else {}
+                hints |= {field.name: field.type for field in fields(cls)} if is_dataclass(cls) else {}
+                named = {name for name, hint in hints.items() if is_checked(name, hint)}
                 if named and (found := named & inspect.signature(cls).parameters.keys()):
                     yield cls, found
 

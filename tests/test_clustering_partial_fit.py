@@ -31,11 +31,7 @@ def test_all_clusters_kept_is_incremental_em_of_the_mixture(rng):
     X, u = blobs(rng, 600, k=4), rng.exponential(size=600)
     first, second = slice(0, 400), slice(400, 600)
     options = dict(
-        n_neighbors=C,
-        init=X[:C],
-        algorithm=TruncatedEM(moves=None, grow=False),
-        compute_labels=False,
-        tol=0.0,
+        n_neighbors=C, init=X[:C], algorithm=TruncatedEM(moves=None, grow=False), compute_labels=False, tol=0.0
     )
     model = VCGMM(C, max_iter=n_iter, **options).fit(X[first], sample_weight=u[first])
     mu, variance = model.cluster_centers_.copy(), model.variance_

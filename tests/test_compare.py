@@ -139,6 +139,8 @@ def test_misuse_is_named():
         compare(KCenter(), MODEL, X, y, sizes=[1000], verbose=False)
     with pytest.raises(TypeError, match="selector must choose rows"):
         compare(MODEL, KCenter(), X, y, sizes=[10], verbose=False)
+    with pytest.raises(TypeError, match="scoring must be one score"):
+        compare(KCenter(), MODEL, X, y, scoring=["accuracy", "neg_log_loss"], verbose=False)
     with pytest.raises(ValueError, match="two are the same; a dict gives them names"):
         compare([KCenter(), KCenter()], MODEL, X, y, verbose=False)
     for test, words in ((X, r"test must be \(X, y\)"), ((X[:9], y[:8]), "inconsistent numbers")):

@@ -4,6 +4,7 @@ import functools
 import gzip
 import pickle
 import socket
+import sys
 import threading
 import zipfile
 from hashlib import sha256
@@ -116,6 +117,18 @@ FORMATS = {
 }
 
 
+READERS = {
+    case: f"handful_papers.readers:read_{name}"
+    for case, name in (
+        ("table, scaled", "scaled_table"),
+        ("matlab", "matlab"),
+        ("spoken-digits", "spoken_digits"),
+        ("speech-commands", "speech_commands"),
+        ("speech-commands, noise", "speech_commands"),
+    )
+}
+
+
 class Handler(SimpleHTTPRequestHandler):
     """Serves a folder and keeps a list of requests; below /cut/ it promises the whole file and sends half."""
 
@@ -174,7 +187,12 @@ def register(monkeypatch, tmp_path):
         originals = {n: content(tmp_path) if callable(content) else content for n, content in originals.items()}
         each = len(names) // len(originals)
         raw = [
-            dict(url=f"{address}/{n}", filename=n, format=case.split(",")[0].split(" ")[0], options=options)
+            dict(
+                url=f"{address}/{n}",
+                filename=n,
+                format=READERS.get(case, case.split(",")[0].split(" ")[0]),
+                options=options,
+            )
             | dict(arrays=names[i * each : (i + 1) * each])
             | (dict(sha256=sha256(content).hexdigest()) if checksums else {})
             for i, (n, content) in enumerate(originals.items())
@@ -253,6 +271,17 @@ def test_a_file_put_there_by_hand_is_read_and_a_bad_one_is_named_and_left_alone(
     with pytest.raises(BadFileError, match=rf"{home / 'tiny.t'} is not what .*left as it is: remove it"):
         load("tiny")
     assert (home / "tiny.t").read_bytes() == b"+1 1:nonsense\n"
+
+
+def test_without_the_reproduction_its_readers_are_missed_before_anything_is_downloaded(
+    server, home, register, monkeypatch
+):
+    folder, address, requests = server
+    register("matlab", address, folder)
+    monkeypatch.setitem(sys.modules, "handful_papers.readers", None)
+    with pytest.raises(ImportError, match=r"read_matlab reads these files, which is part of the project's checkout"):
+        load("tiny")
+    assert not requests
 
 
 def ready_made(folder, **arrays):

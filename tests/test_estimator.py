@@ -3,12 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from handful import (
-    BilevelCoreset,
-    CoresetEstimator,
-    KCenter,
-    UniformCoreset,
-)
+from handful import BilevelCoreset, CoresetEstimator, KCenter, UniformCoreset
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 from sklearn import config_context
@@ -16,15 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
+from test_coreset import spam
 
-
-def labelled(n=400, d=4, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    return X, np.where(X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=n) > 0, "spam", "ham")
-
-
-X, y = labelled()
+X, y = spam(400)
 
 
 class Counted(UniformCoreset):

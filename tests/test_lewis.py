@@ -41,3 +41,7 @@ def test_a_row_bounds_its_share_of_the_l1_norm_up_to_a_factor():
     w, x = lewis_weights(A), RNG.normal(size=(3, 5000))
     shares = np.abs(A @ x) / np.abs(A @ x).sum(axis=0)
     assert (shares.max(axis=1) <= 1.01 * w).all()
+
+
+def test_the_units_of_the_columns_change_no_weight():
+    np.testing.assert_allclose(lewis_weights(A * [1e-7, 1.0, 1e7]), lewis_weights(A), rtol=1e-5)

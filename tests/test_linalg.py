@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset, linalg
-from handful.linalg import alias_records, centred, draw_alias, one_blas_thread
+from handful.linalg import alias_records, cell_means, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
 from handful.sensitivity import LewisCoreset, MixtureSensitivity
 from scipy import sparse
@@ -130,3 +130,16 @@ def test_centred_moves_columns_to_their_mean_and_leaves_those_that_are_mostly_ze
     Y, center = centred(X, weights)
     np.testing.assert_allclose(weights @ Y, 0.0, atol=1e-8)
     np.testing.assert_allclose(Y + center, X)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_means_of_cells_add_up_row_after_row(rng, kind):
+    X, label, weights = rng.normal(size=(300, 4)), rng.integers(0, 6, size=300), rng.random(300)
+    X[X < -0.5] = 0
+    sums, mass = np.zeros((7, 4)), np.zeros(7)  # the last cell has no row
+    for x, c, u in zip(X, label, weights):
+        sums[c] += u * x
+        mass[c] += u
+    means, found = cell_means(kind(X), label, weights, 7)
+    np.testing.assert_allclose(means, sums / np.maximum(mass, 1e-300)[:, None], rtol=1e-13)
+    np.testing.assert_array_equal(found, mass)

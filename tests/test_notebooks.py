@@ -102,6 +102,17 @@ def test_a_moved_number_is_told(change, message):
     assert message in "\n".join(compare(ROWS.assign(**change), ROWS, RULES))
 
 
+def test_a_pattern_rules_columns_that_have_no_rule_of_their_own_and_seconds_need_none():
+    rows = ROWS.drop(columns="seconds").assign(train_seconds=1.0, **{"weight a": 1.0, "weight b": 1.0})
+    rules = {"keys": ["method"], "accuracy": RULES["accuracy"], "weight *": "noise", "weight b": RULES["accuracy"]}
+    assert run.by_column(rules, rows) == {"train_seconds": "time", "weight a": "noise"} | dict.fromkeys(
+        ["accuracy", "weight b"], RULES["accuracy"]
+    )
+    assert compare(rows.assign(**{"train_seconds": 9.0, "weight a": 2.0}), rows, rules) == []
+    assert "weight b differs" in compare(rows.assign(**{"weight b": 2.0}), rows, rules)[0]
+    assert "columns differ" in compare(rows, rows, rules | {"bias *": "noise"})[0]
+
+
 def test_missing_rows_and_reasons_are_told():
     assert "1 rows, expected 2" in "\n".join(compare(ROWS[:1], ROWS, RULES))
     assert "gives no reason" in compare(ROWS, ROWS, RULES | {"accuracy": {"atol": 1}})[0]

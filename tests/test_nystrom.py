@@ -84,8 +84,7 @@ def test_repeated_rows_leave_fewer_features():
 def test_a_selector_goes_on_from_features():
     digits = load_digits()
     pipeline = make_pipeline(
-        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0),
-        BilevelCoreset(LeastSquares(), size=10, random_state=0),
+        Nystrom(CNTK((3,)), n_landmarks=40, random_state=0), BilevelCoreset(LeastSquares(), size=10, random_state=0)
     )
     pipeline.fit(digits.data[:300].astype(np.float32), digits.target[:300])
     assert len(set(pipeline[-1].indices_)) == 10

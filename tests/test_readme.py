@@ -32,6 +32,14 @@ def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
         assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
 
 
+def test_its_speeds_are_those_of_the_table():
+    table = (ROOT / "benchmarks" / "results" / "peers.md").read_text(encoding="utf-8")
+    ratios = [float(x) for x in re.findall(r"\| ([\d.]+) \| x its CPU seconds", table)]
+    said = re.findall(r" (\d+\.\d+)", README.partition("## Speed")[2].partition("\n## ")[0])
+    assert said
+    assert set(said) <= {f"{ratio:.{digits}f}" for ratio in ratios for digits in (1, 2)}
+
+
 def test_both_tables_of_methods_have_one_order():
     longer = (ROOT / "docs" / "start" / "which_method.md").read_text(encoding="utf-8")
     short, rows = (_first_cells(text) for text in (README.partition("## Which method")[2], longer))

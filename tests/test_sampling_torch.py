@@ -77,4 +77,4 @@ def test_what_needs_torch_is_imported_when_it_is_asked_for():
         "try:\n    handful.sampling.Weighted\nexcept ImportError as error:\n    print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "handful's torch sampler needs torch: pip install torch.\n"
+    assert said == "Weighted needs torch: pip install torch.\n"

@@ -22,6 +22,7 @@ from handful import (
 )
 from handful.bilevel import AnyEstimatorCoreset, ProxyCoreset
 from handful.clustering import MiniBatchKMeans
+from handful.coreset import SizedSelector
 from handful.dictionary import L2, MeasurementSelector
 from handful.proxies import RBF, Nystrom, TreeLeaves
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
@@ -47,7 +48,7 @@ def of_the_library(base):
 
 
 # A selector that hands its input to another refuses what that one refuses; matched rows are as many as are needed.
-OTHERS = {ProxyCoreset, AnyEstimatorCoreset, MatchedCoreset}
+OTHERS = {SizedSelector, ProxyCoreset, AnyEstimatorCoreset, MatchedCoreset}
 SELECTORS = sorted(of_the_library(Selector) - OTHERS, key=lambda cls: cls.__name__)
 
 
@@ -116,4 +117,4 @@ def test_rows_in_ascending_order_are_no_ranking(cls):
 
 def test_every_public_estimator_passes_scikit_learns_checks():
     found = {cls for cls in of_the_library(BaseEstimator) if hasattr(cls, "fit")}
-    assert found - {Selector, StreamMemory} == {type(one) for one in CHECKED + DRAWN}
+    assert found - {Selector, SizedSelector, StreamMemory} == {type(one) for one in CHECKED + DRAWN}

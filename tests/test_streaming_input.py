@@ -50,10 +50,10 @@ def last(values, value):
 
 # What is done to a chunk, and the words that refuse it.
 BAD = {
-    "NaN": (lambda X, y: (last(X, np.nan), y), "X contains NaN or infinity"),
-    "shape": (lambda X, y: (X[0], y), "X must be 2-d"),
-    "short labels": (lambda X, y: (X, y[:-1]), r"y must have shape \("),
-    "long labels": (lambda X, y: (X, np.r_[y, y]), r"y must have shape \("),
+    "NaN": (lambda X, y: (last(X, np.nan), y), "Input X contains NaN"),
+    "shape": (lambda X, y: (X[0], y), "Expected 2D array"),
+    "short labels": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+    "long labels": (lambda X, y: (X, np.r_[y, y]), "inconsistent numbers of samples"),
     "NaN label": (lambda X, y: (X, last(y, np.nan)), "Input y contains NaN"),
     "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string to float"),
     "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
@@ -214,7 +214,7 @@ def test_take_asks_for_the_whole_stream_and_names_rows(data, kind):
         (50, TypeError, "selector must choose rows, as BilevelCoreset does, got 50"),
         (LogisticRegression(), TypeError, r"selector must choose rows, as BilevelCoreset does, got LogisticRegression"),
         (Reservoir(50), TypeError, "Reservoir takes none"),
-        (SVMCoreset(), ValueError, "SVMCoreset requires y to be passed"),
+        (SVMCoreset(), ValueError, "requires y to be passed"),
     ],
 )
 def test_what_cannot_select_is_refused_at_the_first_chunk(data, kind, selector, error, message):

@@ -180,7 +180,7 @@ def test_a_mixture_of_sparse_rows_is_that_of_the_dense_ones(rng):
     for ask in ("predict", "predict_proba", "transform", "score_samples"):
         np.testing.assert_allclose(getattr(ours, ask)(S), getattr(dense, ask)(X), rtol=1e-5, atol=1e-7)
     assert (ours.predict(S, greedy=True) == dense.predict(X, greedy=True)).mean() > 0.95
-    with pytest.raises(TypeError, match="Sparse data need a coreset_size"):
+    with pytest.raises(ValueError, match="coreset_size must be an integer for sparse rows"):
         VCGMM(6).fit(S)
 
 

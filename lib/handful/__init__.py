@@ -42,7 +42,7 @@ __all__ = [
     "unrolled",
 ]
 
-# So that `handful.data.load` works after `import handful` alone. Not `distributed`, which needs dask.
+# So that `handful.data.load` works after `import handful` alone.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {

@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_integer, check_memory, check_number
+from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_memory, check_number
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
 from handful.models.linear import LeastSquares, Logistic
@@ -132,9 +132,8 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
         for start in range(0, len(A), BLOCK):
             rows = slice(start, start + BLOCK)
             reach = np.einsum("ip,apbq,iq->iab", A[rows], inverse, A[rows], optimize=True)
-            moved[rows] = np.linalg.solve(np.eye(k) - model.link.hessians(P[rows]) @ reach, moved[rows][..., None])[
-                ..., 0
-            ]
+            bent = np.eye(k) - model.link.hessians(P[rows]) @ reach
+            moved[rows] = np.linalg.solve(bent, moved[rows][:, :, None])[:, :, 0]
     slopes = model.link.mean(model.A_test @ W) - model.Y_test  # (t, k)
     V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
     return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))
@@ -210,6 +209,8 @@ def unrolled(
             C = model.link.hessians(P)
             bent = C @ U if k > 1 else C * U  # the same, but a product of matrices of one entry takes longer
             V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
+    if not np.isfinite(scores).all():
+        raise ConvergenceError("the training diverged: scale the features, or take a smaller learning_rate.")
     return scores / n_replays
 
 
@@ -273,7 +274,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     Raises
     ------
     ValueError
-        for a class of fewer rows than folds, and for too few trees to have an out-of-bag prediction of each row
+        for labels that are not one a row, a class of fewer rows than folds, and for too few trees to have an out-of-bag
+        prediction of each row
     TypeError
         for what is no classifier or regressor
 
@@ -293,6 +295,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     """
     rng = as_generator(random_state)
     check_in_memory("suspects", X, y)
+    if np.ndim(y) != 1:
+        raise ValueError(f"y must hold one label a row, shape (n,), got shape {np.shape(y)}.")
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if isinstance(estimator, Logistic | LeastSquares):

@@ -36,9 +36,9 @@ class Blocks:
     rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
     columns : list of str or None; the columns of .parquet files that are read, None for all but y and sample_weight
     verbose : bool, show a progress bar, with the time left, for each pass over blocks that are read in turn
-    keep : a folder or None; what a pass over files gives for each block is kept there, so that what broke off goes on
-        after the last finished block when it is called again, a fit with the same options and an integer
-        `random_state`. A block whose files changed since is read again. Delete the folder when you are done
+    keep : a folder or None; what a pass over files gives for each block is kept there, so that what broke off, what
+        ``out=`` writes, too, goes on after the last finished block when it is called again, a fit with the same options
+        and an integer `random_state`. A block whose files changed since is read again. Delete the folder in the end
 
     Attributes
     ----------
@@ -140,12 +140,12 @@ class Blocks:
         """
         return list(self.each(function, *shared, own=own, at_once=True))
 
-    def each(self, function, *shared, own=None, at_once=False, start=0):
-        """As `map`, one result after the other, from block `start` on; `at_once` by all workers at the same time."""
-        tasks = self._tasks(function, *shared, own=own, start=start)
+    def each(self, function, *shared, own=None, at_once=False):
+        """As `map`, one result after the other; `at_once` by all workers at the same time."""
+        tasks = self._tasks(function, *shared, own=own)
         if not (at_once and self._dask):
-            name, about = getattr(function, "__name__", "blocks").strip("_"), dict(unit="block", total=len(self))
-            tasks = tqdm(tasks, desc=name, initial=start, disable=not self.verbose, **about)
+            name = getattr(function, "__name__", "blocks").strip("_")
+            tasks = tqdm(tasks, desc=name, disable=not self.verbose, unit="block", total=len(self))
         found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
         for i, (form, result) in enumerate(found):
             first = first or form
@@ -167,34 +167,29 @@ class Blocks:
     def write(self, path, function, *shared):
         """Map, and write the arrays, one row for each row, to a .npy file, block by block: a numpy.memmap of it.
 
-        What breaks off leaves `path` and ``path + ".part"``, which says how many blocks are written: the same call goes
-        on from there, if block 0 still gives what is written of it.
+        The file gets its name when it is whole. With `keep`, what broke off goes on after the last finished block.
         """
-        note, work = Path(f"{path}.part"), joblib.hash([getattr(function, "__name__", ""), shared, self.lengths])
-        done = 0
-        with suppress(FileNotFoundError, ValueError, EOFError):
-            before, written = note.read_text().split()
-            first = next(self.each(function, *shared)) if before == work else [None]
-            done = int(written) * np.array_equal(np.load(path, mmap_mode="r")[: len(first)], first)
-        for i, rows in enumerate(self.each(function, *shared, start=done), done):
-            rows, n = np.asarray(rows), self.lengths[i]
-            like = rows if i == 0 else np.load(path, mmap_mode="r")
-            if (rows.shape, rows.dtype) != ((n, *like.shape[1:]), like.dtype) or rows.dtype == object:
-                wanted = f"an array of {n} rows{f', {like.dtype} of shape {like.shape[1:]} as in block 0' if i else ''}"
-                raise ValueError(f"what is written of block {i} must be {wanted}, got {rows.dtype} of {rows.shape}.")
-            if i == 0:
-                np.lib.format.open_memmap(path, "w+", rows.dtype, (self.n, *rows.shape[1:]))
-            size = Path(path).stat().st_size - self.n * rows[0].nbytes  # of the header
-            with open(path, "r+b") as file:  # a map of a file would end the process where the disk is full
-                file.seek(size + int(self.starts[i]) * rows[0].nbytes)
+        part, like = Path(f"{path}.part"), None
+        with open(part, "wb") as file:  # a map of a file would end the process where the disk is full
+            for i, (rows, n) in enumerate(zip(self.each(function, *shared), self.lengths)):
+                rows = np.asarray(rows)
+                shape, dtype = (rows.shape[1:], rows.dtype) if like is None else like
+                if (rows.shape, rows.dtype) != ((n, *shape), dtype) or dtype.kind == "O":
+                    wanted = f"an array of {n} rows{f', {dtype} of shape {shape} as in block 0' if i else ''}"
+                    got = f"{rows.dtype} of {rows.shape}"
+                    raise ValueError(f"what is written of block {i} must be {wanted}, got {got}.")
+                if like is None:
+                    header = np.lib.format.header_data_from_array_1_0(rows)
+                    header |= {"fortran_order": False, "shape": (int(self.n), *shape)}
+                    np.lib.format.write_array_header_1_0(file, header)
+                like = shape, dtype
                 file.write(np.ascontiguousarray(rows).data)
-            note.write_text(f"{work} {i + 1}")
-        note.unlink(missing_ok=True)
+        part.replace(path)
         return np.load(path, mmap_mode="r+")
 
-    def _tasks(self, function, *shared, own=None, start=0):
+    def _tasks(self, function, *shared, own=None):
         shared = self._dask.delayed(shared, traverse=False) if self._dask else shared
-        for i, (group, first) in list(enumerate(zip(self._groups, self.starts)))[start:]:
+        for i, (group, first) in enumerate(zip(self._groups, self.starts)):
             if own is None or own[i] is not None:
                 mine = () if own is None else (own[i],)
                 task = _on_block, function, [self._pieces[j] for j in group], i, int(first), shared, mine
@@ -205,11 +200,11 @@ class Blocks:
         args = [piece.args for piece in pieces]
         times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
         path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
-        with suppress(Exception):  # it is not there, or damaged
-            return joblib.load(path)
+        with suppress(Exception):  # it is not there, damaged or another block's
+            return joblib.load(path)[path.name]
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
-        joblib.dump(found, path.with_suffix(".part"))  # a name of its own until it is whole
+        joblib.dump({path.name: found}, path.with_suffix(".part"))  # a name of its own until it is whole
         path.with_suffix(".part").rename(path)
         return found
 

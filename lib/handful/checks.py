@@ -2,9 +2,6 @@
 
 import operator
 import os
-from collections import ChainMap
-from functools import partial
-from itertools import chain
 from numbers import Integral, Real
 
 import numpy as np
@@ -65,58 +62,6 @@ def _check(name, value, kind, what, limits, of, why):
     raise ValueError(f"{name}{owner} must be {wanted}, got {name}={value!r}{why and f': {why}'}.")
 
 
-def integer(**limits):
-    """An entry of a table of `_options`: an integer; limits as in `check_integer`."""
-    return partial(check_integer, **limits)
-
-
-def number(**limits):
-    """An entry of a table of `_options`: a finite number; limits as in `check_number`."""
-    return partial(check_number, **limits)
-
-
-def one_of(*allowed, otherwise=None):
-    """An entry of a table of `_options`: one of these words or values, or what the entry `otherwise` allows."""
-
-    def check(name, value, *, of):
-        if any(value is other or (type(value) is type(other) and value == other) for other in allowed):
-            return
-        if otherwise is None:
-            raise ValueError(f"{name} of {type(of).__name__} must be one of {allowed}, got {name}={value!r}.")
-        otherwise(name, value, of=of, why=f"it may also be {' or '.join(map(repr, allowed))}")
-
-    return check
-
-
-def or_none(entry):
-    """An entry of a table of `_options` that may also be None."""
-
-    def check(name, value, *, of):
-        if value is not None:
-            entry(name, value, of=of)
-
-    return check
-
-
-def check_tables(estimator, declared=()):
-    """As `check_options`, without the options that are declared as fields."""
-    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name in chain(*tables.maps):
-        if name not in declared:
-            tables[name](name, getattr(estimator, name), of=estimator)
-
-
-def check_options(estimator):
-    """ValueError unless the options of `estimator` are what the tables of its class and of its bases ask.
-
-    A class declares its own, ``_options = {"size": integer(), "rule": one_of("linear", "quadratic")}``; an entry
-    replaces that of the same name in a base.
-    """
-    tables = ChainMap(*(vars(cls).get("_options", {}) for cls in type(estimator).__mro__))
-    for name in chain(*tables.maps):  # its own first: what a base is given may have another name here
-        tables[name](name, getattr(estimator, name), of=estimator)
-
-
 def check_dtype(dtype):
     """ValueError unless `dtype` is float32 or float64."""
     if dtype not in (np.float32, np.float64, "float32", "float64"):
@@ -145,17 +90,12 @@ def check_vector(values, name, n=None, *, least=None):
     least : number, below which no entry may be, or None
     """
     check_in_memory(name, values)
-    out = np.asarray(values)
-    if out.dtype.kind == "O":
-        out = check_array(out, dtype=np.float64, ensure_2d=False, input_name=name)
-    if out.dtype.kind not in "fiub" or out.ndim != 1 or len(out) != (n or len(out)) or not len(out):
+    if np.ndim(values) != 1 or len(values) != (n or len(values)):
         wanted = "(n,)" if n is None else f"({n},)"
-        raise ValueError(f"{name} must hold real numbers, shape {wanted}, got {out.dtype} of shape {out.shape}.")
-    out = out.astype(np.float64)
-    low, high = float(out.min()), float(out.max())  # NaN if there is one
-    if not (-np.inf < low and high < np.inf) or (least is not None and low < least):
-        limit = "" if least is None else f" of at least {least}"
-        raise ValueError(f"{name} must hold finite numbers{limit}, got {low:.3g} to {high:.3g}.")
+        raise ValueError(f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}.")
+    out = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    if least is not None and out.min() < least:
+        raise ValueError(f"{name} must hold finite numbers of at least {least}, got {out.min():.3g}.")
     check_magnitude(out, name, out.dtype)
     return out
 
@@ -204,6 +144,15 @@ def check_sample_weight(sample_weight, n):
     return sample_weight
 
 
+def without_absent(y, sample_weight):
+    """`y` with the label of a row that counts for each row of weight zero, so that no class is of absent rows only."""
+    if y is None or sample_weight.all():
+        return y
+    y = np.array(y)
+    y[sample_weight == 0] = y[np.argmax(sample_weight > 0)]
+    return y
+
+
 def check_magnitude(values, name, dtype):
     """ValueError if an entry is so large that sums of products of four of them may overflow in `dtype`."""
     limit = float(np.finfo(dtype).max) ** 0.25
@@ -223,16 +172,6 @@ def check_size(size, n_available, n, *, repeats=False, name="size"):
         raise ValueError(f"{name} must be at most the number of rows, got {name}={size} for n_samples={n}{of_weight}.")
 
 
-def two_integers(y):
-    """``(low, high, y == high)`` for integers of exactly two values, without the sort of `np.unique`, else None."""
-    if y.dtype.kind in "iub" and y.ndim == 1 and y.size:
-        low, high = y.min(), y.max()
-        second = y == high
-        if low < high and (second | (y == low)).all():
-            return low, high, second
-    return None
-
-
 def signed_labels(y, model, *, several=False):
     """The two classes of `y`, sorted, and `y` as float64 -1 (first class) and +1 (second).
 
@@ -247,9 +186,6 @@ def signed_labels(y, model, *, several=False):
     ValueError
         unless there are exactly two classes, or with `several` at least two.
     """
-    if (pair := two_integers(np.asarray(y))) is not None:
-        low, high, second = pair
-        return np.array([low, high]), 2.0 * second - 1.0
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind.startswith("continuous"):
         raise ValueError(

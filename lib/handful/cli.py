@@ -116,7 +116,7 @@ def _data_fetch(args):
     for name in args.name:
         try:
             print(data.load(name, verbose=True).describe())
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:
             raise Refused(str(error)) from error
     return 0
 

@@ -73,7 +73,7 @@ def compare(
         for sizes that are no integers or exceed the training rows, without `y`, for a selector under a name of the
         methods beside it, and if one of `selectors` or training on all rows fails for every seed and size
     TypeError
-        for what is no selector or no estimator
+        for what is no selector, no estimator or not one score
     ImportError
         without pandas
 
@@ -102,6 +102,8 @@ def compare(
     named = _named(selectors)
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise TypeError(f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in turn.")
     score = check_scoring(estimator, scoring)
     if y is None:
         raise ValueError("y is None: compare needs labels or targets to score on.")

@@ -1,7 +1,7 @@
 """Coresets: weighted rows of a data set, and the selectors that choose them."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,11 +19,12 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    without_absent,
 )
 from handful.lazy import module_with_torch
-from handful.options import Options, check_options, integer
+from handful.options import Count, Options, check_options
 from handful.sources import is_dask, is_files
-from handful.types import Block, Table, joined, take_rows
+from handful.types import Block, Seed, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
 OF_ONE_CLASS = 10  # times `size` rows are drawn from a block that holds one class, as any of them may matter
@@ -111,7 +112,6 @@ class Selector(Options):
     `numpy.random.Generator`. Rows of weight zero count as absent: they must not be selected.
     """
 
-    _options = {"size": integer()}  # those of a subclass are added: see `check_options`
     _needs_y = False  # `fit` refuses y=None
     _takes_sparse = False
     _dtypes: ClassVar[tuple[type, ...]] = (np.float64, np.float32)  # others are converted to the first
@@ -143,11 +143,15 @@ class Selector(Options):
             for non-finite or huge values, wrong lengths, negative or all-zero weights, a size outside
             1..n and empty input; the message names the thing, the limit and what it got.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X, y, sample_weight, **options):
+        # `options` are those of a subclass's `fit`, for its `_select`.
         check_options(self)
         if is_blocks(X, y, sample_weight):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)
-        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state))
+        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
         return self
@@ -217,14 +221,10 @@ class Selector(Options):
             check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
-        return X, y, sample_weight
+        return X, without_absent(y, sample_weight), sample_weight
 
     def _check_X_y(self, X, y):
-        options = dict(
-            accept_sparse="csr" if self._takes_sparse else False,
-            dtype=list(self._dtypes),
-            ensure_min_samples=1,
-        )
+        options = dict(accept_sparse="csr" if self._takes_sparse else False, dtype=list(self._dtypes))
         if y is None and self._needs_y:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
@@ -233,13 +233,10 @@ class Selector(Options):
         if not self._reads:
             X = checked_shape(X)
             if y is not None:
-                y = validate_data(self, y=y, multi_output=False, y_numeric=False)
+                y = validate_data(self, y=y)
                 check_consistent_length(X, y)
             return validate_data(self, X, skip_check_array=True), y  # the number and the names of the features
-        if y is None:
-            return validate_data(self, X, **options), None
-        X, y = validate_data(self, X, y, **options, multi_output=False, y_numeric=False)
-        return X, y
+        return (validate_data(self, X, **options), None) if y is None else validate_data(self, X, y, **options)
 
     @property
     def coreset_(self) -> Any:
@@ -261,6 +258,14 @@ class Selector(Options):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
         return tags
+
+
+class SizedSelector(Selector):
+    """Base of the selectors whose first argument is the size, the rest of their options being given by name."""
+
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
 
 def uniform_rows(blocks, size, rng):

@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 from numba import njit
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
 from threadpoolctl import ThreadpoolController
 
 from handful.types import join_rows
@@ -14,6 +15,8 @@ from handful.types import join_rows
 _TWO_32 = 4294967296.0
 IN_SPAN = 1e-7  # a row is within the span of others if at most this share of its length lies outside
 ENTRIES = 1 << 17  # of a matrix of products, which should stay in the cache
+BLOCK_ENTRIES = 1 << 18  # entries in the matrix of products of one block, which should stay in the cache
+AGAIN_ENTRIES = 1 << 20  # numbers in the differences of pairs that are measured again at a time
 
 
 _BLAS_LOCK = Lock()
@@ -69,6 +72,33 @@ def sq_distance(x, v):
     return total
 
 
+def sq_distances_to(X, point, sq_norms=None):
+    """Squared distances, shape (n,), of the rows of an array, or of a centred CSR matrix, to a point.
+
+    `sq_norms` are those of the rows, which only a CSR matrix needs; what rounding cannot tell from 0 is 0 there.
+    """
+    if not sparse.issparse(X):
+        return _sq_distances(X, np.asarray(point, dtype=np.float64))
+    sizes = (row_norms(X, squared=True) if sq_norms is None else sq_norms) + point @ point
+    found = sizes - 2 * (X @ point)
+    found[found <= 4 * np.finfo(np.float64).eps * sizes] = 0.0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _sq_distances(X, point):
+    distances = np.empty(X.shape[0])
+    for i in range(X.shape[0]):
+        distances[i] = sq_distance(X[i], point)
+    return distances
+
+
+def draw_along(cumulated, u):
+    """Indices drawn by the probabilities whose cumulated sums are given, for uniform u; never one of probability 0."""
+    found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
+    return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
+
+
 def centred(X, weights=None):
     """`X` about its weighted mean, where squared norms and products of rows do not cancel, and that mean.
 
@@ -111,10 +141,66 @@ def nearest_center(X, centers):
     return labels
 
 
+def blocks_of(X, n_centers, entries=BLOCK_ENTRIES):
+    """Slices of the rows of `X`, so short that there are at most `entries` pairs of a row and a centre."""
+    step = max(1, entries // n_centers)
+    return [slice(start, start + step) for start in range(0, X.shape[0], step)]
+
+
+def measured(X, centers, i, c):
+    """Squared distances of the pairs (row i, centre c) from their differences, in float64."""
+    out, step = np.empty(len(i)), max(1, AGAIN_ENTRIES // X.shape[1])
+    for start in range(0, len(i), step):
+        part = slice(start, start + step)
+        rows = X[i[part]].toarray() if sparse.issparse(X) else X[i[part]]
+        out[part] = row_norms(rows - centers[c[part]], squared=True)
+    return out
+
+
+def nearest_centers(X, centers):
+    """The nearest centre of each row and the squared distance to it.
+
+    Matrix products in the type of `X` find the candidates; differences in float64 decide among those that rounding
+    cannot tell apart. Ties go to the lowest index.
+
+    Parameters
+    ----------
+    X : array or CSR matrix, shape (n, d)
+    centers : array, shape (C, d)
+
+    Returns
+    -------
+    labels : int array, shape (n,)
+    sq_dist : float64 array, shape (n,)
+    """
+    centers = np.asarray(centers, dtype=np.float64)
+    # The median, because one far centre would move a mean away from all others.
+    shift = 0.0 if sparse.issparse(X) else np.median(centers, axis=0)
+    near = (centers - shift).astype(X.dtype)
+    half = row_norms(near, squared=True) / 2
+    largest, rounding = np.sqrt(2 * half.max()), np.finfo(X.dtype).eps * (4 + np.sqrt(X.shape[1]))
+    labels, sq_dist = np.empty(X.shape[0], np.intp), np.empty(X.shape[0])
+    for part in blocks_of(X, len(centers)):
+        block = X[part]
+        rows = block if sparse.issparse(block) else (block - shift).astype(X.dtype, copy=False)
+        values = rows @ near.T
+        np.subtract(half, values, out=values)
+        slack = rounding * (np.sqrt(row_norms(rows, squared=True)) + largest) ** 2
+        least = np.take_along_axis(values, values.argmin(axis=1, keepdims=True), axis=1)
+        i, c = np.divmod(np.flatnonzero(values <= least + slack[:, None]), len(centers))  # `nonzero` takes ten times it
+        found = measured(block, centers, i, c)
+        if len(i) > len(values):
+            order = np.lexsort((found, i))  # stable: of equal ones the lowest centre
+            first = order[np.searchsorted(i, np.arange(len(values)))]
+            c, found = c[first], found[first]
+        labels[part], sq_dist[part] = c, found
+    return labels, sq_dist
+
+
 def cell_means(X, label, weights, k):
     """Weighted means, shape (k, d), and weights, shape (k,), of the rows with each label; the mean of no row is 0."""
     mass = np.bincount(label, weights=weights, minlength=k)
-    sums = sparse.csr_array((weights, (label, np.arange(len(label)))), shape=(k, len(label))) @ X
+    sums = sparse.csc_array((weights, label, np.arange(len(label) + 1)), shape=(k, len(label))) @ X
     sums = sums.toarray() if sparse.issparse(sums) else sums
     return sums / np.maximum(mass, np.finfo(float).tiny)[:, None], mass
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias, Union, dataclass_transform, ge
 
 from sklearn.base import BaseEstimator
 
-from handful.checks import check_integer, check_number, check_tables
+from handful.checks import check_integer, check_number
 
 
 def integer(**limits):
@@ -47,11 +47,16 @@ class Options(BaseEstimator):
 
 
 def check_options(thing):
-    """ValueError unless the fields of a dataclass, such as `Options`, are what their types say; the first is named."""
-    declared = fields(thing) if is_dataclass(thing) else ()
-    for field in declared:
-        check_option(field.name, getattr(thing, field.name), field.type, thing)
-    check_tables(thing, {field.name for field in declared})
+    """ValueError unless the options of `thing` are what their types say; the first is named.
+
+    They are the fields of a dataclass, such as `Options`; of another class, all that its body and its bases annotate.
+    """
+    if is_dataclass(thing):
+        hints = {field.name: field.type for field in fields(thing)}
+    else:
+        hints = get_type_hints(type(thing), include_extras=True)
+    for name, hint in hints.items():
+        check_option(name, getattr(thing, name), hint, thing)
 
 
 def check_option(name, value, hint, of):

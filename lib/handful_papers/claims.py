@@ -35,9 +35,8 @@ class Claim:
     unit : str, of both numbers: "%", "points", "x"
     rule : dict, the arguments of `decide`: ``{ above = 0.0 }``
     item : str, label of the item it belongs to ("Figure 6"; "" for an item of ours)
-    whose : "paper" for a claim of the paper, "own" for ours; the two are counted apart
     kind : "result", or "check" for mathematics and timing, which are counted apart
-    quote, where : str, the paper's words and their section; "" for our own claims
+    quote, where : str, the paper's words and their section; a claim that has neither is ours, see `whose`
     paper : number or str, the paper's value; "" where it prints none
     needs : dict, what makes the claim testable, from the paper: facts of the run by least value, or as a list of
         allowed values; at less the verdict is "cannot tell" for size, or for data where the fact names data
@@ -54,7 +53,6 @@ class Claim:
     unit: str
     rule: dict
     item: str = ""
-    whose: str = "paper"
     kind: str = "result"
     quote: str = ""
     where: str = ""
@@ -67,16 +65,21 @@ class Claim:
     letter: str = ""
 
     def __post_init__(self):
-        allowed = dict(whose=("paper", "own"), kind=("result", "check"), printed_verdict=VERDICTS)
+        allowed = dict(kind=("result", "check"), printed_verdict=VERDICTS)
         for key, words in allowed.items():
             if getattr(self, key) not in words:
                 raise ValueError(f"claim {self.id}: {key} is one of {', '.join(words)}; got {getattr(self, key)!r}.")
-        if self.whose == "paper" and not (self.quote and self.where):
+        if not (self.quote and self.where) and (self.quote or self.where or self.paper != ""):
             raise ValueError(f"claim {self.id}: a claim of the paper needs its words (`quote`) and where they stand.")
         if not (self.measured and self.unit):
             raise ValueError(f"claim {self.id}: say in `measured` and `unit` what the number is.")
         if not {"above", "below"} & set(self.rule):
             raise ValueError(f"claim {self.id}: its rule needs `above`, `below` or both; got {self.rule}.")
+
+    @property
+    def whose(self):
+        """Either "paper", for a claim in the paper's words, or "own", for ours; the two are counted apart."""
+        return "paper" if self.quote else "own"
 
 
 @dataclass(frozen=True)
@@ -296,9 +299,7 @@ def _unmet(need, wanted, facts):
 def _values(values, setting):
     array = np.atleast_1d(np.asarray(values, dtype=float))
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(
-            f"{name(setting)} must be finite numbers, one a seed, got {values!r}; leave out rows of failed runs."
-        )
+        raise ValueError(f"{name(setting)}: finite numbers, one a seed, not {values!r}; leave out rows of failed runs.")
     return array
 
 

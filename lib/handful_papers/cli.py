@@ -88,11 +88,16 @@ def _list(args):
 def _report(args):
     from handful_papers import crate, picture, run, site
 
-    profiles = tuple(args.profile or run.COMMITTED)
-    if args.judge:
-        for path, record in run.records(profiles=profiles)[0]:
+    profiles, lost = tuple(args.profile or run.COMMITTED), []
+    for path, record in run.records(profiles=profiles)[0] if args.judge else ():
+        try:
             if run.judge_again(path):
                 print(f"judged anew: {record['item']} at {record['profile']}")
+        except ValueError as error:
+            lost.append(str(error))
+    if lost:
+        print(*(f"Not judged: {sentence}" for sentence in lost), "Picture and pages stay as they were.", sep="\n")
+    elif args.judge:
         picture.write()
         for page in (run.FIGURES.parent / "docs").glob("*.md"):
             page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -106,7 +111,7 @@ def _report(args):
         if row["stale"] or (row["record"] or {}).get("dirty")
     ]
     print(*(f"wrong: {sentence}" for sentence in wrong if args.check), sep="\n", end="")
-    return 1 if args.check and wrong else 0
+    return 1 if lost or (args.check and wrong) else 0
 
 
 def _audit(args):

@@ -34,6 +34,7 @@ from handful_papers.tasks import run_task, workers
 NOT_PROTOCOL = ("device", "n_jobs", "show")
 # The profile of the figures that want a GPU: as `paper`, but for what their entry changes.
 GPU = "gpu"
+QUICK_MINUTES = 0.5  # of a notebook with the values of its cell, where its entry does not say more
 
 
 # --- what the .toml files say
@@ -71,12 +72,13 @@ def figure(name):
     path = HOME / f"{name}.toml"
     try:
         about = tomllib.loads(path.read_text(encoding="utf-8"))
-        label = {"item": about["item"][0]["label"]}  # of most figures: they make one item
-        about["claim"] = [Claim(**label | row) for row in about.get("claim", [])]
+        about["item"] = [{"label": ""} | item for item in about["item"]]
         for item in about["item"]:
             for key in ("label", "title", "about"):
                 item[key] + ""
-        profiles = about["profiles"]
+        first = {"item": about["item"][0]["label"]}  # of most figures: they make one item
+        about["claim"] = [Claim(**first | row) for row in about.get("claim", [])]
+        profiles = about["profiles"] = {"quick": {"minutes": QUICK_MINUTES}} | about["profiles"]
         if GPU in profiles:
             profiles[GPU] = profiles["paper"] | profiles[GPU]
         for profile in (*PROFILES, *profiles.keys() - PROFILES):
@@ -267,7 +269,7 @@ class Experiment:
             raise ValueError(f"{self.name}: figures {sorted(figures)} need a caption each, got {sorted(captions)}.")
         with contextlib.suppress(ValueError):
             for stem in read_record(path)["figures"]:  # a picture that the notebook no longer makes must not stay
-                for suffix in ("png", "pdf"):
+                for suffix in ("png", "pdf") if f"{stem}_".startswith(f"{self._stem}_") else ():
                     path.with_name(f"{stem}.{suffix}").unlink(missing_ok=True)
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")

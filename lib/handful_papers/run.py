@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatch, fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +139,7 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, force=False, tell=print):
 
 def _is_current(run, figures):
     try:
-        record = read_record(figures / run.profile / f"{run.name}.json")
+        record = _whole(figures / run.profile / f"{run.name}.json")
     except ValueError:
         return False
     return not stale(record, run) and (
@@ -232,10 +232,31 @@ def records(figures=FIGURES, profiles=COMMITTED):
             path = Path(figures) / profile / f"{name}.json"
             if path.is_file():
                 try:
-                    found.append((path, read_record(path)))
+                    found.append((path, _whole(path)))
                 except ValueError as error:
                     refused.append(str(error))
     return found, refused
+
+
+def _whole(path):
+    # The record of a profile's folder, with its executed notebook; ValueError names the file that is damaged.
+    record, executed = read_record(path), path.with_suffix(".ipynb")
+    if record["profile"] != path.parent.parent.name:
+        raise ValueError(f"{path} is no record of this profile, but of {record['profile']!r}")
+    if executed.is_file():
+        _read_notebook(executed)
+    return record
+
+
+def _read_notebook(path):
+    import nbformat
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except Exception as error:  # of a damaged file nbformat raises whatever comes first
+        raise ValueError(f"{path} is no notebook: {error!r:.200}") from error
+    return notebook
 
 
 def judge_again(path):
@@ -245,8 +266,8 @@ def judge_again(path):
 
     Raises
     ------
-    ValueError, KeyError
-        where rows and claims do not go together.
+    ValueError
+        naming the file, where it is damaged or its rows and claims do not go together.
     """
     from importlib import import_module
 
@@ -254,7 +275,10 @@ def judge_again(path):
     claims, judged = figure(record["item"])["claim"], []
     if claims:
         evidence = import_module(f"handful_papers.{record['item'].replace('/', '.')}").evidence
-        judged = judge_all(claims, run_of(record, path.parent), evidence)
+        try:
+            judged = judge_all(claims, run_of(record, path.parent), evidence)
+        except Exception as error:  # of damaged rows `evidence` raises whatever comes first
+            raise ValueError(f"{path.with_suffix('.csv')} cannot be judged: {error!r:.200}") from error
     record |= {"claims": judged}
     new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
     changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
@@ -267,10 +291,9 @@ def _refreshed(path, record):
     """A record's executed notebook with today's cells and the record's claims; "" where the cells are not today's."""
     import nbformat
 
-    try:
-        executed = nbformat.read(path.with_suffix(".ipynb"), as_version=4)
-    except (OSError, ValueError):
+    if not path.with_suffix(".ipynb").is_file():
         return ""
+    executed = _read_notebook(path.with_suffix(".ipynb"))
     cells = [c for c in executed.cells if "injected-parameters" not in c.metadata.get("tags", [])]
     source = nbformat.read(NOTEBOOKS / f"{record['item']}.ipynb", as_version=4).cells
     if [c.cell_type for c in cells] != [c.cell_type for c in source]:
@@ -308,11 +331,12 @@ def audit(share, only=(), figures=FIGURES, tell=print):
                 # Cells after a sweep may fail for rows that were not run; the sweeps have left theirs by then.
                 error = _papermill(run, Path(folder) / "out.ipynb", figures / profile, given)
                 parts = [_read_rows(path) for path in sorted(Path(folder).glob("*.csv"))]
-            pairs = [at_equal_keys(part, record, rules) for part in parts]
+            # rows of a sweep that go into a summary alone have none of the figure's keys
+            pairs = [at_equal_keys(part, record, rules) for part in parts if set(rules["keys"]) & set(part)]
             found[run.name] = [sentence for pair in pairs for sentence in compare(*pair)]
             n = sum(len(ours) for ours, _, _ in pairs)
             if not n:
-                found[run.name] = [f"nothing could be compared: {error or 'it has no sweep'}"]
+                found[run.name] = [f"nothing could be compared: {error or 'no sweep has rows of the figure'}"]
             tell(f"{run.name}: {'; '.join(found[run.name]) or f'{n} rows as on record'}")
     return found
 
@@ -329,7 +353,7 @@ def at_equal_keys(rows, record, rules):
     The rules allow 1e-6 relative, where the figure's own are there for other machines.
     """
     keys, exact = [k for k in rules["keys"] if k in rows and k in record], dict(rtol=1e-6, atol=1e-12, reason="audit")
-    columns = {c: exact for c, rule in rules.items() if isinstance(rule, dict) and c in rows and c in record}
+    columns = {c: exact for c, rule in by_column(rules, rows).items() if isinstance(rule, dict) and c in record}
     ours, theirs = (
         frame.astype(dict.fromkeys(keys, str)).drop_duplicates(keys, keep=False).set_index(keys)[list(columns)]
         for frame in (rows, record)
@@ -338,31 +362,35 @@ def at_equal_keys(rows, record, rules):
     return *(frame.loc[both].reset_index(drop=True) for frame in (ours, theirs)), columns
 
 
+def by_column(rules, columns):
+    """Column -> its rule: that of its name, else of the first pattern with * that it matches; seconds are ignored."""
+    patterns = rules | {"*seconds*": "time"}
+    found = {c: rules.get(c) or next((r for p, r in patterns.items() if fnmatchcase(c, p)), None) for c in columns}
+    return {c: rule for c, rule in found.items() if rule is not None and c not in rules.get("keys", [])}
+
+
 def compare(rows, reference, rules):
     """What differs between rows and the expected ones, as a list of sentences.
 
     Parameters
     ----------
     rows, reference : pandas.DataFrame
-    rules : dict, `keys`, a list of columns that must be equal row by row; and for every other column a dict with rtol,
-        atol, off (the share of rows that may be off by more) and reason, or a str: why it is ignored
+    rules : dict, `keys`, a list of columns that must be equal row by row; and for other columns or patterns of them,
+        but those of seconds, a dict with rtol, atol, off (the share of rows that may be off by more) and reason, or a
+        str: why they are ignored
     """
-    keys, columns = rules.get("keys", []), {c: r for c, r in rules.items() if c != "keys"}
-    problems = [
-        f"the rule for {c} gives no reason"
-        for c, r in columns.items()
-        if not (r if isinstance(r, str) else r.get("reason"))
-    ]
-    if sorted([*keys, *columns]) != sorted(rows) or list(rows) != list(reference):
-        return [*problems, f"columns differ: {list(rows)}, expected {list(reference)}, rules for {[*keys, *columns]}"]
+    keys, columns = rules.get("keys", []), by_column(rules, rows)
+    idle = [p for p in rules if p != "keys" and not any(c == p or fnmatchcase(c, p) for c in columns)]
+    bare = [c for c, r in columns.items() if not (r if isinstance(r, str) else r.get("reason"))]
+    problems, ruled = [f"the rule for {c} gives no reason" for c in bare], [*keys, *columns, *idle]
+    if sorted(ruled) != sorted(rows) or list(rows) != list(reference):
+        return [*problems, f"columns differ: {list(rows)}, expected {list(reference)}, rules for {ruled}"]
     if len(rows) != len(reference):
         return [*problems, f"{len(rows)} rows, expected {len(reference)}"]
     for key in (k for k in keys if not rows[k].equals(reference[k])):
         at = int((rows[key] != reference[key]).idxmax())
         problems.append(f"{key} differs, first in row {at}: {rows[key][at]!r}, expected {reference[key][at]!r}")
-    for column, rule in columns.items():
-        if isinstance(rule, str):
-            continue
+    for column, rule in ((c, r) for c, r in columns.items() if not isinstance(r, str)):
         ours, theirs = rows[column].to_numpy(float), reference[column].to_numpy(float)
         close = np.isclose(ours, theirs, rtol=rule.get("rtol", 0), atol=rule.get("atol", 0), equal_nan=True)
         if (~close).sum() > rule.get("off", 0.0) * len(rows):

@@ -108,7 +108,7 @@ def disagreements_page():
         ]
         lines += [f"## {paper['title']}", ""] if found else []
         for row, claim in found:
-            letter = next(c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"])
+            letter = next((c.letter for c in figure(row["name"])["claim"] if c.id == claim["id"]), "")
             seeds = f", {claim['seeds']} seeds or cases" if claim["seeds"] > 1 else ""
             printed = f"the paper has {paper_text(claim)}; " if claim["paper"] != "" else ""
             lines += [f"### {claim['item'] or row['title']}, {claim['where']}", ""]

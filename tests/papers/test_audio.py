@@ -8,11 +8,6 @@ from scipy.io import wavfile
 SECOND = np.arange(16000) / 16000
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def tone(f, n=16000, rate=16000):
     return np.sin(2 * np.pi * f * np.arange(n) / rate)
 

@@ -56,11 +56,6 @@ def test_one_seed_and_no_difference_tell_nothing():
     assert verdict({"": [0.0, 0.0]}, above=0, exact=True) == (AGREES, "")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.mark.parametrize("rule", [dict(above=0.0), dict(below=0.0), dict(above=0.0, over="least")])
 def test_where_only_noise_decides_a_wrong_verdict_is_rare(rule, rng):
     drawn = [verdict({"": rng.normal(size=5)}, **rule)[0] for _ in range(2000)]
@@ -123,9 +118,13 @@ def test_claims_and_evidence_match_one_to_one_and_a_claim_says_all_that_it_must(
     for claims, ids in (([claim], "y"), ([claim], ""), ([claim, claim], "x")):
         with pytest.raises(ValueError, match="an id stands once"):
             judge_all(claims, RUN, lambda run, ids=ids: {i: NOISY for i in ids})
-    for wrong in (dict(quote=""), dict(unit=""), dict(rule={"over": "mean"}), dict(whose="theirs"), dict(kind="odd")):
+    for wrong in (dict(quote=""), dict(unit=""), dict(rule={"over": "mean"}), dict(where=""), dict(kind="odd")):
         with pytest.raises(ValueError, match="claim x"):
             Claim(**CLAIM | wrong)
+    ours = CLAIM | dict(quote="", where="")
+    assert (claim.whose, Claim(**ours).whose) == ("paper", "own")
+    with pytest.raises(ValueError, match="claim x"):  # a number of the paper with none of its words
+        Claim(**ours | dict(paper=1.5))
 
 
 def test_differences_are_paired_by_seed_or_refused():

@@ -7,13 +7,7 @@ from handful.dictionary import L2
 from handful.dictionary.selector import recovery_error
 from handful_papers.bico.fig12_dictionary import gaussian_atoms
 from handful_papers.bico.generative import VAE, Generative, train_vae
-
-D = 24
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
+from test_dictionary import D, scores
 
 
 @pytest.fixture
@@ -35,11 +29,6 @@ def smooth():
     for weight in model.decoder.parameters():
         weight.data *= 3
     return model.requires_grad_(False)
-
-
-def scores(recovery, A, atoms, X, *, quadratic):
-    estimates, state = recovery.recover(A, X @ A.T)
-    return recovery.scores(A, atoms, X - estimates, state, quadratic=quadratic)
 
 
 def test_generative_recovery_finds_the_code_of_what_was_generated(smooth, atoms):

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from handful import network_influence
 from handful_papers.claims import Run, judge_all
 from handful_papers.experiment import figure
 from handful_papers.public import coreax_mnist, dattri_lds, dattri_mlp, opendataval
@@ -82,28 +81,17 @@ def test_a_training_is_that_of_torch_with_its_gradients_and_its_momentum(monkeyp
         torch.testing.assert_close(mine, theirs.detach(), rtol=1e-4, atol=1e-6)
 
 
-def test_scores_times_the_kernel_with_its_ridge_are_the_products_of_gradients():
+def test_the_network_that_is_asked_is_the_one_that_was_trained_and_the_control_is_its_gradients_products():
     X, y = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
-    layers = dattri_mlp.trained(X, y, np.arange(12), (5, 3), [1], seed=1)[0]
-    train = dattri_mlp.margins(layers, X, y)
-    K = dattri_mlp.kernel(train, train)
-    scores, products = dattri_mlp.kernel_scores(layers, X, y, X, y)
-    rest = (1 - train[2])[:, None]
-    torch.testing.assert_close(torch.as_tensor(products), rest * K)
-    ridge = K.diagonal().mean() * torch.eye(12)
-    torch.testing.assert_close((K + ridge) @ (torch.as_tensor(scores) / rest), K, rtol=1e-4, atol=1e-4)
-
-
-def test_the_library_gives_the_scores_of_the_table_of_a_network():
-    X, y = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
-    layers = dattri_mlp.trained(X, y, np.arange(40), (5, 4, 3), [3], seed=1)[0]
-    linear = [torch.nn.Linear(*weights.T.shape) for weights, _ in layers]
-    for layer, parts in zip(linear, layers):
-        layer.load_state_dict(dict(zip(("weight", "bias"), parts)))
-    model = torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1])
-    scores, _ = dattri_mlp.kernel_scores(layers, X[:30], y[:30], X[30:], y[30:])
-    ours = network_influence(model, X[:30], y[:30], X[30:], y[30:])
-    np.testing.assert_allclose(ours, scores / np.sqrt((scores**2).mean(axis=0)), rtol=1e-3, atol=1e-3)
+    layers = dattri_mlp.trained(X, y, np.arange(12), (5, 4, 3), [2], seed=1)[0]
+    model, features, rest = dattri_mlp.network_of(layers), [], []
+    for x, label in zip(X, y):
+        p = torch.softmax(model(x), dim=0)[label]
+        features.append(torch.cat([g.ravel() for g in torch.autograd.grad(torch.log(p / (1 - p)), model.parameters())]))
+        rest.append(1 - p.item())
+    F = torch.stack(features)
+    expected = torch.tensor(rest)[:, None] * (F @ F.T)
+    np.testing.assert_allclose(dattri_mlp.products(layers, X, y, X, y), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", coreax_mnist.METHODS_SHOWN)

@@ -7,11 +7,6 @@ from handful_papers.claims import AGREES, decide
 from handful_papers.svm.comparisons import FLOOR, geometric_mean, jackknifed_ratio, overheads, ratios
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def test_the_geometric_mean_is_the_ratio_of_means_with_the_jackknifes_correction(rng):
     a, b = rng.exponential(size=30), 2 * rng.exponential(size=30)
     whole = np.log(a.mean() / b.mean())

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from handful.bilevel import Problem
 from handful_papers.bico.theory import (
     LinearModel,
+    Poisson,
     PricedDesign,
     implicit_scores,
     influence_by_refit,
@@ -17,18 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_bilevel import share
 from scipy.optimize import approx_fprime
-
-
-class Poisson(Problem):
-    def losses(self, theta, X, y):
-        return np.exp(X @ theta) - y * (X @ theta)
-
-    def gradients(self, theta, X, y):
-        return (np.exp(X @ theta) - y)[:, None] * X
-
-    def hessian(self, theta, X, y, weights):
-        return (X.T * (weights * np.exp(X @ theta))) @ X + 0.01 * np.eye(X.shape[1])
-
 
 # Proposition 1 -------------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 from handful.sampling import KDPP, MixtureSampler, UniformSampler, group_components
-from handful_papers.vrm.full_information import (
-    FullInformation,
-    concentration,
-    mixture_cost,
-    mixture_cost_gradient,
-)
+from handful_papers.vrm.full_information import FullInformation, concentration, mixture_cost, mixture_cost_gradient
 from handful_papers.vrm.sets import SetMixture
 from handful_papers.vrm.sgd import linear_sgd
 

@@ -157,7 +157,22 @@ def _largest(scores, n):
     return np.argsort(-scores, kind="stable")[:n]
 
 
-class UniformQuery(Acquisition):
+def _kmeans(rows, n_clusters, n_init, rng):
+    from sklearn.cluster import KMeans  # here, as importing it takes a while
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        return KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(MAX_SEED))).fit(rows)
+
+
+class RandomAcquisition(Acquisition):
+    """Base class of those that draw."""
+
+    _: KW_ONLY
+    random_state: Seed = None
+
+
+class UniformQuery(RandomAcquisition):
     """Points drawn uniformly.
 
     Parameters
@@ -169,9 +184,6 @@ class UniformQuery(Acquisition):
     >>> UniformQuery(random_state=0).query(3, n_pool=100).shape
     (3,)
     """
-
-    _: KW_ONLY
-    random_state: Seed = None
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
         return as_generator(self.random_state).choice(pool, n, replace=False)
@@ -194,7 +206,7 @@ class MaxEntropyQuery(Acquisition):
         return _largest(entr(probabilities.mean(axis=0)).sum(axis=1), n)
 
 
-class KCenterQuery(Acquisition):
+class KCenterQuery(RandomAcquisition):
     """The points that cover the pool: each the farthest from everything that is labelled or chosen before it.
 
     Greedy k-center in the model's last layer (Sener and Savarese 2018). Without labelled points the first is random.
@@ -209,9 +221,6 @@ class KCenterQuery(Acquisition):
     array([3, 2])
     """
 
-    _: KW_ONLY
-    random_state: Seed = None
-
     _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
@@ -219,7 +228,7 @@ class KCenterQuery(Acquisition):
         return farthest_first(features, n, rng=as_generator(self.random_state), covered=covered)
 
 
-class KMeansQuery(Acquisition):
+class KMeansQuery(RandomAcquisition):
     """The most typical points: one from each cluster of the pool, where nothing or little is labelled yet.
 
     k-means finds as many clusters as there are points to choose and labelled ones, and the point nearest to the center
@@ -244,23 +253,17 @@ class KMeansQuery(Acquisition):
 
     _: KW_ONLY
     n_init: Count = 3
-    random_state: Seed = None
 
     _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        from sklearn.cluster import KMeans  # here, as importing it takes a while
-
         rng = as_generator(self.random_state)
         rows, pulled = features, within_reach(features)
         if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
             known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
             rows = np.concatenate([features, known])
         rows = pulled(rows) - features.mean(axis=0)
-        kmeans = KMeans(n + len(rows) - pool, n_init=self.n_init, random_state=int(rng.integers(MAX_SEED)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
-            distances = kmeans.fit(rows).transform(rows)
+        distances = _kmeans(rows, n + len(rows) - pool, self.n_init, rng).transform(rows)
         cluster, distance = distances.argmin(axis=1), distances.min(axis=1)
         free, sizes = np.unique(cluster[:pool][~np.isin(cluster[:pool], cluster[pool:])], return_counts=True)
         members = [np.flatnonzero(cluster[:pool] == c) for c in free[np.argsort(-sizes, kind="stable")[:n]]]
@@ -272,7 +275,7 @@ class KMeansQuery(Acquisition):
         return chosen
 
 
-class ClusterMarginQuery(Acquisition):
+class ClusterMarginQuery(RandomAcquisition):
     """Points of which the model is unsure, from different groups (Citovsky et al. 2021): the rule to start with.
 
     Of the `factor` times n points with the smallest margin, the difference of the two largest probabilities, k-means
@@ -293,19 +296,13 @@ class ClusterMarginQuery(Acquisition):
 
     _: KW_ONLY
     factor: Count = 10
-    random_state: Seed = None
 
     _needs = ("features", "probabilities")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        from sklearn.cluster import KMeans  # here, as importing it takes a while
-
         second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
         unsure = _largest(second - first, self.factor * n)
-        seed = int(as_generator(self.random_state).integers(MAX_SEED))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than groups
-            group = KMeans(n, n_init=3, random_state=seed).fit_predict(within_reach(features)(features)[unsure])
+        group = _kmeans(within_reach(features)(features)[unsure], n, 3, as_generator(self.random_state)).labels_
         turn = np.tril(group[:, None] == group, -1).sum(axis=1)  # how many of the group come before
         return unsure[np.lexsort([np.bincount(group)[group], turn])[:n]]
 
@@ -332,7 +329,7 @@ def within_reach(features, reach=2.0):
     return pulled
 
 
-class Badge(Acquisition):
+class Badge(RandomAcquisition):
     """Points whose last-layer gradients are large and differ (Ash et al. 2020).
 
     k-means++ seeding of the gradients that the points would have if the model's guess were right: the outer products
@@ -349,9 +346,6 @@ class Badge(Acquisition):
     >>> Badge(random_state=0).query(2, features=[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], probabilities=P)
     array([2, 1])
     """
-
-    _: KW_ONLY
-    random_state: Seed = None
 
     _needs = ("features", "probabilities")
 

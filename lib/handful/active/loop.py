@@ -127,12 +127,13 @@ class ActiveLoop:
             found = {key: state[key] for key in own}
             answers, pending, rounds = dict(state["answers"]), list(state["pending"]), list(map(list, state["rounds"]))
             asked = [*answers, *pending, *(i for batch in rounds for i in batch)]
-            if not all(type(i) is int and 0 <= i < self.n_pool for i in asked) or set(answers) & set(pending):
+            twice = len({*answers, *pending}) < len(answers) + len(pending)
+            if not all(type(i) is int and 0 <= i < self.n_pool for i in asked) or twice:
                 raise ValueError("its points are not those of the pool")
             if _key(found) == _key(own):
                 known = dict(zip([*self._keys, _key(None)], [*self.classes, None]))
                 answers = {i: known[_key(label)] for i, label in answers.items()}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{self.path} holds no answers of an ActiveLoop ({error!r}): move it away.") from error
         for key in own:
             if _key(found[key]) != _key(own[key]):

@@ -1,32 +1,28 @@
 """Rows that lie far apart, each standing for those around it: k-means++ seeding and greedy k-center."""
 
+from dataclasses import KW_ONLY
 from itertools import islice
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
-from handful.checks import MAX_SEED, check_generator, check_integer, check_rows, one_of
-from handful.coreset import Selector
-from handful.linalg import centred, nearest_center, sq_distance
-from handful.types import Seed
+from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
+from handful.coreset import SizedSelector
+from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distances_to
+
+ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
 
 
-class _Centers(Selector):
+class _Centers(SizedSelector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
-    _options = {"weighting": one_of("binary", "cells")}
     _takes_sparse = True
 
-    def __init__(
-        self, size: int = 100, *, weighting: Literal["binary", "cells"] = "binary", random_state: Seed = None
-    ) -> None:
-        self.size = size
-        self.weighting = weighting
-        self.random_state = random_state
+    _: KW_ONLY
+    weighting: Literal["binary", "cells"] = "binary"
 
     def _in_a_block(self):
         return clone(self).set_params(weighting="cells")  # so that the rows chosen stand for those around them
@@ -34,13 +30,12 @@ class _Centers(Selector):
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
         sample_weight = sample_weight[present]
-        X, _ = centred(X[present], sample_weight)
-        centers = self._centers(X, sample_weight, rng)
+        rows = X[present]
+        centers = self._centers(centred(rows, sample_weight)[0], sample_weight, rng)
         if self.weighting == "binary":
             weights = np.full(self.size, sample_weight.sum() / self.size)
         else:
-            centers_of_rows = X[centers].toarray() if sparse.issparse(X) else X[centers]
-            nearest = nearest_center(X, centers_of_rows)
+            nearest, _ = nearest_centers(rows, dense(rows[centers]))  # the first of equally near ones, in any form
             weights = np.bincount(nearest, weights=sample_weight, minlength=self.size)
         return present[centers], weights
 
@@ -106,8 +101,8 @@ def seeds_one_by_one(X, weights, uniform):
     X = X if sparse.issparse(X) else np.asfortranarray(X)  # products with few columns are fastest so
     closest, edges = np.full(X.shape[0], np.inf), np.cumsum(weights)
     while edges[-1] > 0:
-        i = min(int(np.searchsorted(edges, uniform() * edges[-1], side="right")), X.shape[0] - 1)
-        found = sq_norms - 2 * (X @ (X[[i]].toarray()[0] if sparse.issparse(X) else X[i])) + sq_norms[i]
+        i = int(draw_along(edges, uniform()))
+        found = sq_norms - 2 * (X @ dense(X[[i]])[0]) + sq_norms[i]
         found[found <= rounding + rounding[i]] = 0.0
         yield i, found
         np.minimum(closest, found, out=closest)
@@ -121,8 +116,7 @@ class KCenter(_Centers):
     ----------
     size : number of points m
     weighting : as in `KMeansPlusPlus`
-    random_state : int, Generator or None; decides the first row. Ties go to the smallest index, but rounding may break
-        them: of integers, many of which are equally far, the sparse and the dense form of a table may give other rows
+    random_state : int, Generator or None; decides the first row. Ties go to the smallest index
 
     Attributes
     ----------
@@ -160,40 +154,21 @@ def farthest_first(X, n, *, rng, covered=()):
     TypeError, ValueError
         for rows that are not finite or huge, an `n` outside 1..rows and another `rng`
     """
-    X = check_rows(X, accept_sparse="csr")
-    center = 0.0
+    X, center = check_rows(X, accept_sparse="csr"), 0.0
     if sparse.issparse(X):
         X, center = centred(X)
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
-    sq_dist = np.full(X.shape[0], np.inf)
-    lower = _approach_sparse(X) if sparse.issparse(X) else approach
+    sq_dist, sq_norms = np.full(X.shape[0], np.inf), row_norms(X, squared=True) if sparse.issparse(X) else None
     for point in covered:
-        lower(X, point - center, sq_dist)
-    chosen = [int(np.argmax(sq_dist)) if len(covered) else int(rng.integers(X.shape[0]))]
+        np.minimum(sq_dist, sq_distances_to(X, point - center, sq_norms), out=sq_dist)
+    chosen = [_farthest(sq_dist) if len(covered) else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
-        lower(X, X[[chosen[-1]]].toarray()[0] if sparse.issparse(X) else X[chosen[-1]], sq_dist)
+        np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
-        chosen.append(int(np.argmax(sq_dist)))
+        chosen.append(_farthest(sq_dist))
     return np.array(chosen)
 
 
-def _approach_sparse(X):
-    # `approach` for the rows of a CSR matrix, whose squared norms are computed once
-    sq_norms = row_norms(X, squared=True)
-    rounding = 1e-14 * (sq_norms.max() or 1.0)
-
-    def lower(_, point, sq_dist):
-        found = sq_norms - 2 * (X @ point) + point @ point
-        found[found < rounding] = 0.0
-        np.minimum(sq_dist, found, out=sq_dist)
-
-    return lower
-
-
-@njit(cache=True, nogil=True)
-def approach(X, point, sq_dist):
-    """Lower `sq_dist`, shape (n,), to the squared distances of the rows from `point` where those are smaller."""
-    point = point.astype(np.float64)
-    for i in range(X.shape[0]):
-        sq_dist[i] = min(sq_dist[i], sq_distance(X[i], point))
+def _farthest(sq_dist):
+    return int(np.argmax(sq_dist >= (1 - ROUNDING) * sq_dist.max()))

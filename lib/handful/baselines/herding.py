@@ -1,16 +1,14 @@
 """Herding: rows whose running mean stays near the mean of all."""
 
+from dataclasses import KW_ONLY
+
 import numpy as np
 
-from handful.coreset import Selector
+from handful.coreset import SizedSelector
 
 
-class _EqualWeights(Selector):
+class _EqualWeights(SizedSelector):
     """Selectors of distinct rows of equal weight; `_order` chooses among the rows with a positive sample_weight."""
-
-    def __init__(self, size=100, *, random_state=None) -> None:
-        self.size = size
-        self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
@@ -41,10 +39,8 @@ class Herding(_EqualWeights):
     [2, 1]
     """
 
-    def __init__(self, size=100, *, normalise=True, random_state=None) -> None:
-        self.size = size
-        self.normalise = normalise
-        self.random_state = random_state
+    _: KW_ONLY
+    normalise: bool = True
 
     def _order(self, X, y, sample_weight, rng):
         return herd(unit_rows(X) if self.normalise else X, sample_weight, self.size)

@@ -1,5 +1,6 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
 
+from dataclasses import KW_ONLY
 from numbers import Integral
 from typing import Any
 
@@ -8,12 +9,10 @@ from scipy import sparse
 from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
-from handful.checks import MAX_SEED, check_size
-from handful.coreset import Selector
-from handful.types import Seed
+from handful.coreset import SizedSelector
 
 
-class StratifiedCoreset(Selector):
+class StratifiedCoreset(SizedSelector):
     """Rows drawn uniformly without repetition from each stratum: from each class, or each value of a column.
 
     Proportional allocation (Neyman 1934): a stratum gives rows in proportion to its weight, rounded by largest
@@ -47,52 +46,21 @@ class StratifiedCoreset(Selector):
     _takes_sparse = True
     _reads = False
 
-    def __init__(self, size: int = 100, *, by: Any = None, random_state: Seed = None) -> None:
-        self.size = size
-        self.by = by
-        self.random_state = random_state
+    _: KW_ONLY
+    by: Any = None
 
     @property
     def _needs_y(self):
         return self.by is None
 
     def _select(self, X, y, sample_weight, rng):
+        strata = y if self.by is None else _column(X, self.by)
         if self.by is None:
-            check_classification_targets(y)
+            check_classification_targets(strata)
         present = rng.permutation(np.flatnonzero(sample_weight))
-        strata = codes(y if self.by is None else _column(X, self.by))[present]
+        strata = codes(strata)[present]
         mass, n_rows = np.bincount(strata, sample_weight[present] / sample_weight.max()), np.bincount(strata)
-        n_drawn = self._allocated(mass, n_rows)
-        # The rows of each stratum in random order, of which the first are drawn.
-        by_stratum = present[np.argsort(strata, kind="stable")]
-        stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
-        place = np.arange(self.size) - (np.cumsum(n_drawn) - n_drawn)[stratum]
-        drawn = by_stratum[(np.cumsum(n_rows) - n_rows)[stratum] + place]
-        order = in_turn(n_drawn, rng)
-        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[order]
-
-    def _select_blocks(self, blocks, rng):
-        found = blocks.map(_shuffled_strata, self.by, self.size, int(rng.integers(MAX_SEED)))
-        names = list(dict.fromkeys(name for strata in found for name in strata))
-        none = 0, 0.0, np.zeros(0, int), np.zeros(0)
-        table = [[strata.get(name, none) for strata in found] for name in names]
-        n_rows = np.array([[n for n, *_ in row] for row in table])  # of positive weight, of each stratum and block
-        check_size(self.size, n_rows.sum(), blocks.n)
-        n_drawn = self._allocated(np.array([sum(mass for _, mass, *_ in row) for row in table]), n_rows.sum(axis=1))
-        ids, weights = [], []
-        for row, of_blocks, k in zip(table, n_rows, n_drawn):
-            drawn = rng.choice(of_blocks.sum(), k, replace=False)
-            n_of_blocks = np.bincount(np.searchsorted(np.cumsum(of_blocks), drawn, side="right"), minlength=len(row))
-            shuffled = rng.permutation(k)  # in each block the rows come in random order already
-            ids.append(np.concatenate([some[:m] for (*_, some, _), m in zip(row, n_of_blocks)])[shuffled])
-            u = np.concatenate([some[:m] for (*_, some), m in zip(row, n_of_blocks)])[shuffled]
-            weights.append(u * (of_blocks.sum() / k))
-        order = in_turn(n_drawn, rng)
-        return np.concatenate(ids)[order], np.concatenate(weights)[order]
-
-    def _allocated(self, mass, n_rows):
-        # How many rows each stratum gives; those whose rows all have weight 0 give none.
-        held = n_rows > 0
+        held = n_rows > 0  # a stratum whose rows all have weight 0 gives none
         if self.size < held.sum():
             of = "classes in y" if self.by is None else f"values in column {self.by!r}"
             raise ValueError(
@@ -101,31 +69,20 @@ class StratifiedCoreset(Selector):
             )
         n_drawn = np.zeros(len(n_rows), dtype=int)
         n_drawn[held] = allocate(mass[held], n_rows[held], self.size)
-        return n_drawn
+        # The rows of each stratum in random order, of which the first are drawn.
+        by_stratum = present[np.argsort(strata, kind="stable")]
+        stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
+        place = np.arange(self.size) - (np.cumsum(n_drawn) - n_drawn)[stratum]
+        drawn = by_stratum[(np.cumsum(n_rows) - n_rows)[stratum] + place]
+        # An order in which the first k rows hold each stratum in about its share.
+        order = np.argsort((place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable")
+        return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[order]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         if self.by is None:
             tags.classifier_tags = ClassifierTags()
         return tags
-
-
-def in_turn(n_drawn, rng):
-    """An order of rows, stratum after stratum, in which the first k hold each stratum in about its share."""
-    stratum = np.repeat(np.arange(len(n_drawn)), n_drawn)
-    place = np.arange(len(stratum)) - (np.cumsum(n_drawn) - n_drawn)[stratum]
-    return np.argsort((place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable")
-
-
-def _shuffled_strata(block, by, size, seed):
-    # Stratum -> its rows of positive weight: their number, their weight, and ids and weights of `size` random ones.
-    present = np.random.default_rng([seed, int(block.ids[0])]).permutation(np.flatnonzero(block.weights))
-    values = np.asarray(block.y if by is None else _column(block.X, by))[present]
-    code, u, ids, out = codes(values), block.weights[present], block.ids[present], {}
-    for c, first in enumerate(np.unique(code, return_index=True)[1]):
-        value, rows = values[[first]].tolist()[0], np.flatnonzero(code == c)
-        out[None if is_missing(value) else value] = len(rows), u[rows].sum(), ids[rows[:size]], u[rows[:size]]
-    return out
 
 
 def allocate(mass, n_rows, size):

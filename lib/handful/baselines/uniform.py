@@ -3,11 +3,10 @@
 import numpy as np
 
 from handful.checks import check_size
-from handful.coreset import Selector, uniform_rows
-from handful.types import Seed
+from handful.coreset import SizedSelector, uniform_rows
 
 
-class UniformCoreset(Selector):
+class UniformCoreset(SizedSelector):
     """Rows drawn uniformly without repetition; X may hold anything, as its values are never read.
 
     Parameters
@@ -31,10 +30,6 @@ class UniformCoreset(Selector):
 
     _takes_sparse = True
     _reads = False
-
-    def __init__(self, size: int = 100, *, random_state: Seed = None) -> None:
-        self.size = size
-        self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)

@@ -11,13 +11,7 @@ from handful.proxies import RBF, Nystrom, TreeLeaves
 
 KERNEL = Nystrom(RBF(), n_landmarks=128)
 L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
-OWN = (
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "Ridge",
-    "RidgeCV",
-    "LinearRegression",
-)  # `Logistic`, `LeastSquares`
+OWN = ("LogisticRegression", "LogisticRegressionCV", "Ridge", "RidgeCV", "LinearRegression")  # the problem itself
 LEAST_L2 = 1e-6  # with less, the inner problem of a handful of separable rows has no solution to rounding
 
 

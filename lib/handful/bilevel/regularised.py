@@ -54,7 +54,7 @@ class Regularised(Strategy):
             else:
                 [(_, _, weights)] = self.path(model, [size], watch=watch)
         except KeyboardInterrupt:
-            _hold(model, np.array(sorted(model.indices))[:size])
+            model.hold(sorted(model.indices)[:size])
             raise
         return None if weighting == "binary" else weights
 
@@ -105,8 +105,9 @@ class Regularised(Strategy):
             yield self._snapshot(model, rows, descent.w, size)
 
     def _snapshot(self, model, rows, w, size):
-        _hold(model, rows[np.sort(np.argsort(-w, kind="stable")[:size])])
-        c = np.maximum(w[np.searchsorted(rows, model.indices)], 0.0)
+        places = np.sort(np.argsort(-w, kind="stable")[:size])
+        model.hold(rows[places])
+        c = np.maximum(w[places], 0.0)
         c = c / c.sum()
         if self.polish_max_iter:
             c = final_weights(model, c, max_iter=self.polish_max_iter)
@@ -125,11 +126,3 @@ def _on_all(model, rows, w):
     model.fit(held / held.sum())
     scores = model.row_scores()
     return model.mean_loss(), -scores[rows].astype(np.float64)
-
-
-def _hold(model, indices):
-    # let the model hold these rows
-    model.keep(np.isin(model.indices, indices))
-    missing = np.setdiff1d(indices, model.indices)
-    if len(missing):
-        model.add(missing)

@@ -135,15 +135,11 @@ class BilevelCoreset(Selector):
             raise ValueError(
                 "validation rows are for data in memory: with data in blocks the outer loss is that of them."
             )
-        self._validation = validation
-        try:
-            return super().fit(X, y, sample_weight)
-        finally:
-            self._validation = None
+        return self._fit(X, y, sample_weight, validation=validation)
 
-    def _select(self, X, y, sample_weight, rng):
+    def _select(self, X, y, sample_weight, rng, validation=None):
         problem, strategy, rule, weighting, ihvp = self._checked_options()
-        validation = self._checked_validation()
+        validation = self._checked_validation(validation)
         rows = outer_rows(X, y, sample_weight, self.outer, validation, classes=problem.classifies)
         weighted = weighting != "binary" or isinstance(strategy, Regularised)
         model = problem.model(rows, rng, ihvp=ihvp, weighted=weighted)
@@ -201,8 +197,7 @@ class BilevelCoreset(Selector):
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y)
 
-    def _checked_validation(self):
-        given = self._validation
+    def _checked_validation(self, given):
         if given is None:
             return None
         if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
@@ -228,9 +223,8 @@ class BilevelCoreset(Selector):
                 f"weighting='binary' (or 'auto') for {type(problem).__name__}, got "
                 f"{(self.strategy, self.rule, self.weighting)}."
             )
-        if forward and strategy.batch_size is None:
-            n_rounds = problem.n_rounds
-            strategy = clone(strategy).set_params(batch_size=-(-self.size // n_rounds) if n_rounds else 1)
+        if forward and strategy.batch_size is None and problem.n_rounds:
+            strategy = clone(strategy).set_params(batch_size=-(-self.size // problem.n_rounds))
         return problem, strategy, rule, weighting, as_inverse_hessian(self.ihvp)
 
 

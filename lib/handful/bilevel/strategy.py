@@ -111,23 +111,10 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
 
 
 def top_candidates(scores, k):
-    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index.
-
-    For long arrays the threshold is read off every 16th score: a full partition would cost as much as a pass over
-    the data.
-    """
-    n = len(scores)
-    chosen = np.arange(n)
-    if n > 64 * k:
-        sample = scores[::16]
-        rank = k // 8 + 1  # aims at 2 k, so that fewer than k are rare
-        threshold = np.partition(sample, len(sample) - rank)[len(sample) - rank]
-        above = np.flatnonzero(scores >= threshold)
-        if len(above) >= k:
-            chosen = above
-    if len(chosen) > k:
-        values = scores[chosen]
-        chosen = chosen[values >= np.partition(values, len(values) - k)[len(values) - k]]  # more than k where they tie
+    """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index."""
+    chosen = np.arange(len(scores))
+    if len(scores) > k:
+        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])  # more where they tie
         chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[:k]])
     return chosen[scores[chosen] > -np.inf]
 

@@ -3,8 +3,9 @@
 from functools import partial
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 
-_ZERO = 1e-9  # smallest weight that counts as positive, in units of 1 / s
 GAUSS_NEWTON_BELOW = 400  # points up to which an s x s matrix is cheap
 
 
@@ -17,49 +18,28 @@ def on_simplex(w):
 
 
 def simplex_quadratic(Q, b, start):
-    """Minimise ``1/2 c' Q c - b' c`` over the simplex by an active-set method.
+    """Minimise ``1/2 c' Q c - b' c`` over the simplex: a non-negative least squares problem (Lawson and Hanson 1974).
+
+    On the simplex the objective is half the square of ``G c`` with ``G = R - r 1'``, where ``Q = R' R`` and
+    ``b = R' r``. A penalty ``(1' c - 1)^2 / 2`` in place of the constraint changes the length of the solution alone.
 
     Parameters
     ----------
     Q : positive definite, shape (s, s); b : shape (s,)
-    start : feasible point, shape (s,); where it is zero, the bound is taken as active at first
+    start : what comes back where Q is singular to rounding, so that there is no better point
 
     Returns
     -------
     c : shape (s,), non-negative, adding up to 1
     """
     s = len(b)
-    free = start > 0
-    c = None
-    released = 0
-    while True:
-        block = Q[np.ix_(free, free)]
-        solved = np.linalg.solve(block, np.column_stack([b[free], np.ones(free.sum())]))
-        level = (1.0 - solved[:, 0].sum()) / solved[:, 1].sum()
-        value = solved[:, 0] + level * solved[:, 1]
-        if not (np.isfinite(value).all() and value.any()):  # numerically singular: there is no better point
-            return start
-        negative = value < 0
-        if negative.any():
-            rows = np.flatnonzero(free)
-            if c is None:  # all of them leave at once; a wrong one is released again below
-                free[rows[negative]] = False
-            else:  # from a feasible point, only those that block the way: the objective falls, so no set comes twice
-                way = value - c[rows]
-                reach = np.where(negative, c[rows] / np.where(negative, -way, 1.0), np.inf)
-                c[rows] = np.maximum(c[rows] + reach.min() * way, 0.0)
-                blocking = rows[reach <= reach.min()]
-                free[blocking], c[blocking] = False, 0.0
-            continue
-        c = np.zeros(s)
-        c[free] = value
-        multiplier = Q @ c - b - level
-        multiplier[free] = 0.0
-        worst = int(np.argmin(multiplier))
-        if multiplier[worst] >= -1e-10 * (np.abs(b).max() + np.abs(level)) or released >= 10 * s:
-            return c / c.sum()  # the sum is off by the rounding of `solved`
-        free[worst] = True
-        released += 1
+    try:
+        R = np.linalg.cholesky(Q).T
+        G = R - solve_triangular(R, b, trans="T")[:, None]
+        c, _ = nnls(np.vstack([G / np.abs(G).max(), np.ones(s)]), np.append(np.zeros(s), 1.0), maxiter=30 * s)
+    except (ValueError, RuntimeError):  # LinAlgError among them, and what is not finite
+        return start
+    return c / c.sum()
 
 
 def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
@@ -93,7 +73,7 @@ def optimise_weights(model, weights=None, *, max_iter=20, tol=1e-5):
         decrease = 0.0
         while decrease <= 0.0 and damping < 1e6:
             D = Q + damping * scale * np.eye(s)
-            trial = simplex_quadratic(D, D @ c - slope, c * (c > _ZERO / s))
+            trial = simplex_quadratic(D, D @ c - slope, c)
             decrease = loss - _loss(model, trial)
             damping *= 1.0 / 3.0 if decrease > 0.0 else 10.0
         if decrease <= 0.0:

@@ -6,29 +6,11 @@ from sklearn.utils.extmath import row_norms
 
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import check_rows, check_sample_weight
-from handful.linalg import nearest_center
+from handful.linalg import measured, nearest_center, nearest_centers
 
-BLOCK_ENTRIES = 1 << 18  # entries in the matrix of products of one block, which should stay in the cache
-AGAIN_ENTRIES = 1 << 20  # numbers in the differences of pairs that are measured again at a time
 MANY = 2048  # an inverted file pays for more centres than this
 LISTED = 4  # cells in which each centre is listed
 RELATIVE = 1e-8  # largest error of a squared distance, relative to it
-
-
-def blocks_of(X, n_centers, entries=BLOCK_ENTRIES):
-    """Slices of the rows of `X`, so short that there are at most `entries` pairs of a row and a centre."""
-    step = max(1, entries // n_centers)
-    return [slice(start, start + step) for start in range(0, X.shape[0], step)]
-
-
-def _measured(X, centers, i, c):
-    # Squared distances of the pairs (row i, centre c) from their differences, in float64.
-    out, step = np.empty(len(i)), max(1, AGAIN_ENTRIES // X.shape[1])
-    for start in range(0, len(i), step):
-        part = slice(start, start + step)
-        rows = X[i[part]].toarray() if sparse.issparse(X) else X[i[part]]
-        out[part] = row_norms(rows - centers[c[part]], squared=True)
-    return out
 
 
 def sq_distances(X, centers):
@@ -56,47 +38,8 @@ def sq_distances(X, centers):
     found += others
     rounding = 2 * np.finfo(np.float64).eps * (4 + np.sqrt(X.shape[1])) * (own + others.max())
     pairs = np.nonzero(found < rounding[:, None] / RELATIVE)
-    found[pairs] = _measured(X, centers, *pairs)
+    found[pairs] = measured(X, centers, *pairs)
     return found
-
-
-def nearest_centers(X, centers):
-    """The nearest centre of each row and the squared distance to it.
-
-    Matrix products in the type of `X` find the candidates; differences in float64 decide among those that rounding
-    cannot tell apart. Ties go to the lowest index.
-
-    Parameters
-    ----------
-    X : array or CSR matrix, shape (n, d)
-    centers : array, shape (C, d)
-
-    Returns
-    -------
-    labels : int array, shape (n,)
-    sq_dist : float64 array, shape (n,)
-    """
-    centers = np.asarray(centers, dtype=np.float64)
-    # The median, because one far centre would move a mean away from all others.
-    shift = 0.0 if sparse.issparse(X) else np.median(centers, axis=0)
-    near = (centers - shift).astype(X.dtype)
-    half = row_norms(near, squared=True) / 2
-    largest, rounding = np.sqrt(2 * half.max()), np.finfo(X.dtype).eps * (4 + np.sqrt(X.shape[1]))
-    labels, sq_dist = np.empty(X.shape[0], np.intp), np.empty(X.shape[0])
-    for part in blocks_of(X, len(centers)):
-        block = X[part]
-        rows = block if sparse.issparse(block) else (block - shift).astype(X.dtype)
-        values = rows @ near.T
-        np.subtract(half, values, out=values)
-        slack = rounding * (np.sqrt(row_norms(rows, squared=True)) + largest) ** 2
-        i, c = np.nonzero(values <= (values.min(axis=1) + slack)[:, None])
-        found = _measured(block, centers, i, c)
-        if len(i) > len(values):
-            order = np.lexsort((found, i))  # stable: of equal ones the lowest centre
-            first = order[np.searchsorted(i, np.arange(len(values)))]
-            c, found = c[first], found[first]
-        labels[part], sq_dist[part] = c, found
-    return labels, sq_dist
 
 
 def quantization_error(X, centers, sample_weight=None):

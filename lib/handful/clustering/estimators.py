@@ -3,14 +3,16 @@
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp, softmax
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import check_rows, one_of
-from handful.clustering.distances import blocks_of, inverted_file, nearest_centers, probable_centers, sq_distances
+from handful.checks import check_magnitude, check_rows
+from handful.clustering.distances import inverted_file, probable_centers, sq_distances
 from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads
+from handful.linalg import blocks_of, nearest_centers
+from handful.options import Options
 from handful.types import Table
 
 SCORE_ENTRIES = 1 << 22  # distances held at a time
@@ -18,17 +20,13 @@ WALKED = 1 << 16  # rows whose greedy search is held at a time
 STEPS = 4  # E-steps of a greedy search
 
 
-def word_or_centers(*words):
-    """An entry of a table of `_options`: one of these words, or centres, which are checked once their shape can be."""
-
-    def check(name, value, *, of):
-        if isinstance(value, (str, bytes)):
-            one_of(*words)(name, value, of=of)
-
-    return check
+def centers_of(name, value, *, of, why):
+    """ValueError for a word in place of centres, which are checked once their shape can be; see `handful.options`."""
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{name} of {type(of).__name__} must be an array of centers, got {name}={value!r}: {why}.")
 
 
-class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Options):
     """Base of estimators with `n_clusters` and `cluster_centers_`."""
 
     @by_blocks
@@ -48,7 +46,9 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def _validate(self, X, reset=False):
         check_in_memory(type(self).__name__, X)
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        return X
 
     @property
     def _n_features_out(self):

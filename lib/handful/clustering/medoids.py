@@ -8,15 +8,14 @@ from sklearn.utils.extmath import row_norms
 from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED
 from handful.clustering.vcgmm import VCGMM
-from handful.coreset import Selector
+from handful.coreset import SizedSelector
 from handful.linalg import cell_means, centred, nearest_center, one_blas_thread
-from handful.types import Seed
 
 FEW = 256  # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each row
 ROUNDS = 10  # of Lloyd; of MNIST's error twenty more take off less than a hundredth
 
 
-class Medoids(Selector):
+class Medoids(SizedSelector):
     """Rows that represent all others: those nearest to the centres of clusters. No labels are looked at.
 
     Up to 256 rows: those nearest to the centres of ten rounds of Lloyd from k-means++ seeds. For more rows: those
@@ -43,10 +42,6 @@ class Medoids(Selector):
     """
 
     _ranks = False
-
-    def __init__(self, size: int = 100, *, random_state: Seed = None) -> None:
-        self.size = size
-        self.random_state = random_state
 
     def _select(self, X: Any, y: Any, sample_weight: Any, rng: Any) -> Any:
         present = np.flatnonzero(sample_weight)

@@ -1,6 +1,7 @@
 """Mini-batch k-means (Sculley 2010) that takes importance weights and draws its batches with any sampler."""
 
-from typing import Any
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -12,16 +13,13 @@ from handful.blocks import by_blocks
 from handful.checks import (
     MAX_SEED,
     as_generator,
-    check_magnitude,
-    check_options,
     check_sample_weight,
     check_size,
-    integer,
 )
 from handful.clustering.distances import nearest_centers
-from handful.clustering.estimators import CentersEstimator, word_or_centers
-from handful.clustering.seeding import draw_along
-from handful.linalg import cell_means, centred, nearest_center
+from handful.clustering.estimators import CentersEstimator, centers_of
+from handful.linalg import cell_means, centred, draw_along, nearest_center
+from handful.options import Count, check_options
 from handful.types import Seed
 
 
@@ -90,31 +88,14 @@ class MiniBatchKMeans(CentersEstimator):
     (5, 2)
     """
 
-    _options = {
-        "n_clusters": integer(),
-        "batch_size": integer(),
-        "n_steps": integer(),
-        "init": word_or_centers("k-means++"),
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        sampler: Any = None,
-        batch_size: int = 100,
-        n_steps: int = 1000,
-        init: Any = "k-means++",
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.init = init
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: Count = 8
+    _: KW_ONLY
+    sampler: Any = None
+    batch_size: Count = 100
+    n_steps: Count = 1000
+    init: Literal["k-means++"] | Annotated[Any, centers_of] = "k-means++"
+    random_state: Seed = None
+    verbose: bool = False
 
     def fit(self, X, y=None, sample_weight=None):
         """Run `n_steps` batches from a fresh start.
@@ -178,7 +159,6 @@ class MiniBatchKMeans(CentersEstimator):
         X = self._validate(X, reset=reset)
         if reset:
             check_options(self)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         if reset:
             check_size(self.n_clusters, np.count_nonzero(sample_weight), X.shape[0], name="n_clusters")

@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 from sklearn.utils.extmath import row_norms
 
+from handful.linalg import draw_along
+
 PRODUCT_ENTRIES = 1 << 24  # distances from one block of candidates to all rows
 
 
@@ -35,12 +37,6 @@ def _centred(X, weights):
     mean = (weights / weights.sum()) @ X
     Y = np.ascontiguousarray(X - mean.astype(X.dtype))
     return Y, row_norms(Y, squared=True)
-
-
-def draw_along(cumulated, u):
-    """Indices drawn by the probabilities whose cumulated sums are given, for uniform u; never one of probability 0."""
-    found = np.searchsorted(cumulated, u * cumulated[-1], side="right")
-    return np.minimum(found, np.searchsorted(cumulated, cumulated[-1], side="left"))
 
 
 def _fill_up(chosen, n_clusters, weights, rng):

@@ -263,9 +263,7 @@ class VariationalEM:
             nearest = (self.weights * self.best[:, 0]).sum() / (self.n_features * self.total)
             mixture.variance = max(nearest, self.floor)
             slope, constant = self._values(mixture)
-        negligible = -np.log(np.finfo(self.Y.dtype).eps / 4)  # smaller shares would be lost in rounding
-        arrays = slope, self.K, self.best, self.hard, negligible, self.share, self.log_sum
-        self.threads.run(kernels.responsibilities, n, *arrays)
+        kernels.responsibilities(slope, self.best, self.hard, self.share, self.log_sum)
         bound = float((self.weights * self.log_sum).sum() - self.total * constant)
         if self.past is not None:
             moved = ((self.past.means - mixture.centers) ** 2).sum(axis=1)

@@ -2,7 +2,8 @@
 
 import warnings
 from copy import copy
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -15,16 +16,10 @@ from handful.blocks import as_blocks, is_blocks
 from handful.checks import (
     as_generator,
     check_integer,
-    check_magnitude,
-    check_options,
     check_sample_weight,
-    integer,
-    number,
-    one_of,
-    or_none,
 )
 from handful.clustering.distances import nearest_centers, probable_centers
-from handful.clustering.estimators import MixtureEstimator, word_or_centers
+from handful.clustering.estimators import MixtureEstimator, centers_of
 from handful.clustering.seeding import afkmc2, kmeans_plusplus
 from handful.clustering.variational import (
     PAPER,
@@ -38,6 +33,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
+from handful.options import Count, NonNegative, check_options
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.types import Seed, Table
 
@@ -49,9 +45,9 @@ SOFTENED = 3e-4  # as SETTLED, where hard assignments follow soft ones of the sa
 N_SHIFT = 4096  # rows whose median becomes the origin
 
 
-def _algorithm(name, value, *, of):
+def _is_em(name, value, *, of, why):
     if not isinstance(value, TruncatedEM):
-        one_of(*ALGORITHMS)(name, value, of=of)
+        raise ValueError(f"{name} of {type(of).__name__} must be a TruncatedEM, got {name}={value!r}: {why}.")
 
 
 class VCGMM(MixtureEstimator):
@@ -106,45 +102,19 @@ class VCGMM(MixtureEstimator):
     (25, 2)
     """
 
-    _options = {
-        "n_clusters": integer(),
-        "coreset_size": or_none(integer()),
-        "n_neighbors": integer(),
-        "init": word_or_centers("auto", "greedy", "k-means++", "afkmc2"),
-        "assignment": one_of("soft", "hard", "hardened"),
-        "algorithm": _algorithm,
-        "tol": number(least=0),
-        "max_iter": integer(),
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        coreset_size: int | None = None,
-        n_neighbors: int = 5,
-        init: Any = "auto",
-        assignment: Literal["soft", "hard", "hardened"] = "soft",
-        algorithm: Literal["fast", "paper"] | TruncatedEM = "fast",
-        tol: float = 1e-4,
-        max_iter: int = 300,
-        warm_start: bool = False,
-        compute_labels: bool = True,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.coreset_size = coreset_size
-        self.n_neighbors = n_neighbors
-        self.init = init
-        self.assignment = assignment
-        self.algorithm = algorithm
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.compute_labels = compute_labels
-        self.random_state = random_state
-        self.verbose = verbose
+    n_clusters: Count = 8
+    _: KW_ONLY
+    coreset_size: Count | None = None
+    n_neighbors: Count = 5
+    init: Literal["auto", "greedy", "k-means++", "afkmc2"] | Annotated[Any, centers_of] = "auto"
+    assignment: Literal["soft", "hard", "hardened"] = "soft"
+    algorithm: Literal["fast", "paper"] | Annotated[TruncatedEM, _is_em] = "fast"
+    tol: NonNegative = 1e-4
+    max_iter: Count = 300
+    warm_start: bool = False
+    compute_labels: bool = True
+    random_state: Seed = None
+    verbose: bool = False
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Fit the mixture.
@@ -182,67 +152,50 @@ class VCGMM(MixtureEstimator):
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
         in_blocks = is_blocks(X, sample_weight) and not (isinstance(X, np.ndarray) and self.coreset_size is None)
-        data, n_rows = (self._open_blocks if in_blocks else self._open)(X, sample_weight, go_on)
+        if in_blocks:
+            weights, blocks = None, copy(as_blocks(X, None, sample_weight))
+            blocks.verbose |= self.verbose
+            n_rows = blocks.n
+        else:
+            X = self._validate(X, reset=not go_on)
+            # None stays None, because a one for each row of a large file might not fit into memory.
+            weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
+            n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        if self.coreset_size is None and (in_blocks or sparse.issparse(X)):
+            raise ValueError(
+                "coreset_size must be an integer for sparse rows, dask data and files, of which VCGMM fits a coreset, "
+                "got None: try 2**16."
+            )
         if self.n_clusters > n_rows and past is None:
             raise ValueError(f"n_clusters must be at most the number of rows, got {self.n_clusters} for {n_rows}.")
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
-        rng = as_generator(self.random_state)
-        rows, weights, n_distances = (self._coreset_of_blocks if in_blocks else self._coreset)(*data, rng)
-        self._set_frame(rows)
+        rng, n_distances = as_generator(self.random_state), 0
+        if self.coreset_size is None:
+            rows, u = (X, np.ones(len(X))) if weights is None else (X[weights > 0], weights[weights > 0])
+        elif in_blocks:
+            drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
+            rows, u, n_distances = self._validate(drawn.X, reset=not go_on), drawn.weights, blocks.n
+        else:
+            chosen, u = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
+            rows, n_distances = X[chosen], X.shape[0]
+        rows = rows.toarray() if sparse.issparse(rows) else rows
+        # Fit in coordinates about the median, where distances keep their digits.
+        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
+        if past is not None:
+            past = Statistics(past.mass, padded(past.means, self._shift), past.scatter)
         rows = padded(rows, self._shift)  # in place of the coreset's rows, which would lie in memory beside these
-        mixture, trace, n_fitting = self._optimise(rows, weights, rng, go_on, past and self._in_frame(past))
+        mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
         self.n_distances_ = n_distances + n_fitting
         self._keep(mixture, trace)
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
-        if self.compute_labels:
-            if in_blocks:
-                self.labels_ = self.predict(X)
-            else:
-                self._keep_labels(*data)
+        if self.compute_labels and in_blocks:
+            self.labels_ = self.predict(X)
+        elif self.compute_labels:
+            self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
+            self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
         return self
-
-    def _open(self, X, sample_weight, go_on):
-        X = self._validate(X, reset=not go_on)
-        check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        # None stays None, because a one for each row of a large file might not fit into memory.
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
-        return (X, weights), X.shape[0] if weights is None else int(np.count_nonzero(weights))
-
-    def _open_blocks(self, X, sample_weight, go_on):
-        if self.coreset_size is None:
-            raise ValueError(
-                "coreset_size must be an integer for dask data and files, of which VCGMM fits a coreset, got None: try "
-                "2**16."
-            )
-        blocks = copy(as_blocks(X, None, sample_weight))
-        blocks.verbose |= self.verbose
-        return (blocks, not go_on), blocks.n
-
-    def _coreset_of_blocks(self, blocks, reset, rng):
-        rows = lightweight_blocks(blocks, self.coreset_size, rng=rng)
-        return self._validate(rows.X, reset=reset), rows.weights, blocks.n
-
-    def _coreset(self, X, weights, rng):
-        # Returns rows, their weights (none is zero) and the distances that the coreset took.
-        if self.coreset_size is None and sparse.issparse(X):
-            raise TypeError("Sparse data need a coreset_size: the rows that take part in the fit are made dense.")
-        if self.coreset_size is None:
-            return (X, np.ones(len(X)), 0) if weights is None else (X[weights > 0], weights[weights > 0], 0)
-        indices, counts = lightweight_coreset(X, self.coreset_size, rng=rng, sample_weight=weights)
-        return X[indices].toarray() if sparse.issparse(X) else X[indices], counts, X.shape[0]
-
-    def _keep_labels(self, X, weights):
-        self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
-        self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
-
-    def _set_frame(self, rows):
-        # Fit in coordinates about the median, where distances keep their digits.
-        self._shift = np.median(rows[:: -(-len(rows) // N_SHIFT)], axis=0).astype(np.float64)
-
-    def _in_frame(self, statistics):
-        return Statistics(statistics.mass, padded(statistics.means, self._shift), statistics.scatter)
 
     def _optimise(self, Y, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.

@@ -6,7 +6,6 @@ constant, ``slope * squared distance``, so that it orders clusters as their dist
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numba
 import numpy as np
@@ -110,34 +109,25 @@ def e_step(start, stop, Y, centers, slope, K, G, further, best, found, found_val
             worst = value[filled - 1]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def responsibilities(start, stop, slope, K, best, hard, negligible, share, log_sum):
+def responsibilities(slope, best, hard, share, log_sum):
     """Write truncated posteriors (eq. 3) to `share`, shape (n, C'), and each point's part of the bound to `log_sum`.
 
-    With `hard` the posterior is truncated to the best cluster. Shares that are smaller than the best one by a factor of
-    exp(negligible) become zero, so that the M-step has fewer rows to add up.
+    With `hard` the posterior is truncated to the best cluster. Shares that would be lost in rounding beside the best
+    become zero, so that the M-step has fewer rows to add up.
     """
-    n_kept = K.shape[1]
-    for i in range(start, stop):
-        lowest = np.inf
-        for k in range(n_kept):
-            v = np.float64(slope) * np.float64(best[i, k])
-            share[i, k] = v
-            if v < lowest:
-                lowest = v
-        if hard:
-            for k in range(n_kept):
-                share[i, k] = 0.0 if k else 1.0
-            log_sum[i] = -lowest
-            continue
-        total = 0.0
-        for k in range(n_kept):
-            drop = share[i, k] - lowest
-            share[i, k] = np.exp(-drop) if drop < negligible else 0.0
-            total += share[i, k]
-        for k in range(n_kept):
-            share[i, k] /= total
-        log_sum[i] = np.log(total) - lowest
+    np.multiply(best, float(slope), out=share, dtype=np.float64)
+    lowest = share[:, 0].copy()
+    if hard:
+        share[:] = 0.0
+        share[:, 0] = 1.0
+        np.negative(lowest, out=log_sum)
+        return
+    np.subtract(lowest[:, None], share, out=share)
+    share[share <= np.log(np.finfo(best.dtype).eps / 4)] = -np.inf
+    np.exp(share, out=share)
+    total = share.sum(axis=1)
+    share /= total[:, None]
+    np.subtract(np.log(total), lowest, out=log_sum)
 
 
 def group_by_cluster(K, share, n_clusters, first_only):
@@ -265,19 +255,12 @@ def update_neighbours(
             G[c, g + 1] = near[g]
 
 
-class Threads:
+class Threads(ThreadPoolExecutor):
     """Context manager that runs a kernel over stretches of 0..n in as many threads as numba may use."""
 
     def __init__(self) -> None:
         self.n_threads = numba.get_num_threads()
-        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        if self._pool:
-            self._pool.shutdown()
+        super().__init__(self.n_threads)
 
     def run(self, kernel, n, *arguments, buffers=()):
         """``kernel(start, stop, *arguments, *arrays)`` on stretches that cover 0..n.
@@ -289,10 +272,8 @@ class Threads:
         def stretch(start, stop):
             kernel(start, stop, *arguments, *(np.zeros(shape, dtype) for shape, dtype in buffers))
 
-        if not self._pool or n < 64:
+        if self.n_threads == 1 or n < 64:
             stretch(0, n)
             return
-        edges = np.linspace(0, n, 4 * self.n_threads + 1).astype(int)
-        jobs = [self._pool.submit(stretch, int(a), int(b)) for a, b in pairwise(edges)]
-        for job in jobs:
-            job.result()
+        edges = np.linspace(0, n, 4 * self.n_threads + 1).astype(int).tolist()
+        list(self.map(stretch, edges, edges[1:]))

@@ -1,13 +1,17 @@
 """`ReplayBuffer`: a memory of past tasks in which each has an equal part."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from scipy import sparse
+from sklearn.base import clone
 
 from handful.blocks import check_in_memory
-from handful.checks import as_array, as_generator, check_options, check_sample_weight, integer
+from handful.checks import as_array, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose, take_rows
+from handful.options import Count, Options, check_options
+from handful.types import Seed, check_form
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,11 @@ class Memory:
         """The `Memory` of the first `size` rows, copied: a view would keep all rows alive, and be pickled with them."""
         if size >= len(self):
             return self
-        return Memory(*(None if a is None else _copied(a[:size]) for a in (self.X, self.y)), self.indices[:size].copy())
+        rows = np.arange(size)
+        return Memory(take_rows(self.X, rows), take_rows(self.y, rows), self.indices[rows])
 
 
-class ReplayBuffer(BaseEstimator):
+class ReplayBuffer(Options):
     """A memory of `size` rows, shared equally among the tasks seen so far (Borsos et al. 2024, Section 4.1).
 
     After task t each older task keeps its first ``size // t`` rows, and a selector chooses as many of the new task. The
@@ -78,12 +83,10 @@ class ReplayBuffer(BaseEstimator):
     [10, 10, 10]
     """
 
-    _options = {"size": integer()}
-
-    def __init__(self, selector, size=100, *, random_state=None) -> None:
-        self.selector = selector
-        self.size = size
-        self.random_state = random_state
+    selector: Any
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
     def __len__(self):
         return sum(map(len, getattr(self, "memories_", ())))
@@ -112,12 +115,14 @@ class ReplayBuffer(BaseEstimator):
             for more tasks than rows in the memory, a `view` of another length, rows or labels of another kind, shape or
             dtype than those held, and data that the selector refuses
         TypeError
-            if `selector` is no selector, or `view` no array
+            if `selector` is no selector, `view` no array, or `X` sparse
         """
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
         check_options(self)
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
+        if sparse.issparse(X):
+            raise TypeError("X must be an array or a torch tensor, got a sparse matrix: use X.toarray().")
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
@@ -126,7 +131,7 @@ class ReplayBuffer(BaseEstimator):
             raise ValueError("the task has no rows: there is nothing to remember of it.")
         _check_labels(y, len(X))
         if memories:
-            _check_alike(memories[0], X, y)
+            check_form(_form(memories[0].X, memories[0].y), _form(X, y), "the task", "the memory")
         view = as_array(X).reshape(len(X), -1) if view is None else _check_view(view, len(X))
         size = min(share, np.count_nonzero(check_sample_weight(sample_weight, len(X))))
         if not hasattr(self, "rng_"):
@@ -173,10 +178,6 @@ class ReplayBuffer(BaseEstimator):
         return X, y, weights
 
 
-def _copied(rows):
-    return rows.clone() if hasattr(rows, "new_tensor") else rows.copy()
-
-
 def _check_view(view, n):
     if hasattr(view, "embeddings"):
         raise TypeError(f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients.")
@@ -193,25 +194,18 @@ def _check_labels(y, n):
         raise ValueError(f"y must have shape ({n},), one label a row, or ({n}, classes) if they are soft, got {shape}.")
 
 
-def _check_alike(held, X, y):
-    # Refuses rows that could not be joined with those held.
-    if (y is None) != (held.y is None):
-        raise ValueError(f"the memory holds rows {'without' if held.y is None else 'with'} labels: give y alike.")
-    for name, before, given in (("X", held.X, X), ("y", held.y, y)):
-        if given is None:
-            continue
-        is_tensor = hasattr(given, "new_tensor")
-        if is_tensor != hasattr(before, "new_tensor"):
-            raise ValueError(f"{name} must be a torch tensor for every task, or an array for every task.")
-        given = given if is_tensor else np.asarray(given)
-        words = not is_tensor and [a.dtype.kind in "OUS" for a in (given, before)] in ([True, False], [False, True])
-        for what, got, wanted in (
-            ("rows of shape", tuple(given.shape[1:]), tuple(before.shape[1:])),
-            ("values on", *((given.device, before.device) if is_tensor else (None, None))),
-            ("values of type", *((given.dtype, before.dtype) if name == "X" or words else (None, None))),
-        ):
-            if got != wanted:
-                raise ValueError(f"{name} must hold {what} {wanted} as the memory does, got {got}: convert it.")
+def _form(X, y):
+    # What must not differ between tasks whose rows are joined, in words.
+    X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
+    words = getattr(getattr(y, "dtype", None), "kind", "torch's") in "OUS"
+    return {
+        "X": f"X: {_about(X)}, {X.dtype}",
+        "y": "no labels" if y is None else f"y: {_about(y)}, {'words' if words else 'numbers'}",
+    }
+
+
+def _about(rows):
+    return f"{type(rows).__name__} of rows of shape {tuple(rows.shape[1:])} on {rows.device}"
 
 
 def _concatenate(parts):

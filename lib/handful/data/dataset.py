@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import assert_all_finite
+from sklearn.utils import check_array
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_dtype
+from handful.checks import MAX_SEED, as_generator, check_dtype, check_magnitude
 from handful.data.registry import Entry
 
 
@@ -130,8 +130,11 @@ def standardise(X, *others, dtype=np.float64, order="C"):
     """
     check_dtype(dtype)
     check_in_memory("standardise", X, *others)
-    tables = [a if a is None or hasattr(a, "columns") else np.asarray(a, dtype=np.float64) for a in (X, *others)]
-    for table in tables:
-        assert_all_finite([] if table is None else table)
+    tables = [X, *others]
+    for i, table in enumerate(tables):
+        if table is not None:
+            numbers = check_array(table, dtype=np.float64, input_name=f"others[{i - 1}]" if i else "X")
+            check_magnitude(numbers, "standardise: the data", np.float64)
+            tables[i] = table if hasattr(table, "columns") else numbers  # of frames the scaler compares the names
     scaler = StandardScaler().fit(tables[0])
     return tuple(None if a is None else np.asarray(scaler.transform(a), dtype=dtype, order=order) for a in tables)

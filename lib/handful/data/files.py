@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handful.data.formats import FORMATS, READ_ERRORS
+from handful.data.formats import READ_ERRORS, reader_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -72,6 +72,7 @@ def read(entry, *, verbose=False):
         raise MissingDataError(_how_to_get(entry, "only its ready-made file has exactly these rows", entry.notes))
     arrays = {}
     for raw in entry.raw:
+        reader_of(raw["format"])  # before anything is downloaded
         path = find(raw["filename"])
         arrays |= _checked(path or _download(raw, entry, verbose), raw, entry, downloaded=path is None)
     return arrays, content_sha256(*arrays.values())
@@ -84,7 +85,7 @@ def _checked(path, raw, entry, *, downloaded=False):
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if raw.get("sha256") not in (None, found):
             raise ValueError(f"its SHA-256 is {found}, expected {raw['sha256']}.")
-        values = FORMATS[raw["format"]](path, entry, **raw.get("options", {}))
+        values = reader_of(raw["format"])(path, entry, **raw.get("options", {}))
         arrays = values if "arrays" not in raw else dict(zip(raw["arrays"], values, strict=True))
         for name, values in arrays.items():  # integers as int64, so that 2 * y - 1 is safe
             kind = entry.dtype if name[0] == "X" else np.int64 if values.dtype.kind in "biu" else values.dtype

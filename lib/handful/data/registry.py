@@ -19,8 +19,8 @@ class Entry:
     dtype : of the features
     sha256 : of the ready-made `NAME.npz`, None where there is no such file
     raw : the originals, a dict each, empty where only the ready-made file exists: `url`; `filename`, its name on this
-        machine; `sha256`, None where no source states it (then `content` counts); `format`, a key of
-        `handful.data.formats.FORMATS`, with the reader's `options`; `arrays`, what it gives, in order
+        machine; `sha256`, None where no source states it (then `content` counts); `format`, for
+        `handful.data.formats.reader_of`, with the reader's `options`; `arrays`, what it gives, in order
     content : array name -> `content_sha256`; "X_test[:1000]" stands for the first 1,000 rows
     positive : the label that a binary task calls 1, None where the task is not binary
     feature_names : empty where the source names none

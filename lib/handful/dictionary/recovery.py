@@ -9,19 +9,20 @@ function of that move.
 """
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY
+from typing import Annotated
 
 import numpy as np
 from numba import njit, prange
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.base import BaseEstimator
 
 from handful.blocks import check_in_memory
-from handful.checks import check_options, integer, number, or_none
+from handful.options import Count, Options, number
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
 
-class Recovery(BaseEstimator):
+class Recovery(Options):
     """Base class: recovers signals from measurements, and says what each further atom would gain.
 
     A subclass implements `recover` and `scores`.
@@ -59,10 +60,6 @@ class Recovery(BaseEstimator):
         array, shape (m,), summed over the signals
         """
 
-    def check(self):
-        """ValueError if an option is out of range: see `handful.checks.check_options`."""
-        check_options(self)
-
 
 class L2(Recovery):
     """Recovery with a small squared norm, ``R(y) = |y|^2``, in closed form; the quadratic rule is exact.
@@ -72,10 +69,7 @@ class L2(Recovery):
     l2 : float, lambda of Equation 12; the paper: 0.01
     """
 
-    _options = {"l2": number(least=1e-15, why=UNDETERMINED)}
-
-    def __init__(self, l2=0.01) -> None:
-        self.l2 = l2
+    l2: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
@@ -104,18 +98,11 @@ class L1(Recovery):
     max_iter : int, most sweeps over the coordinates of a signal
     """
 
-    _options = {
-        "l1": number(least=1e-15, why=UNDETERMINED),
-        "tol": number(above=0, why="coordinate descent ends when it is reached"),
-        "max_iter": integer(),
-        "damping": or_none(number(least=1e-15, why="the curvature of few measurements is singular")),
-    }
-
-    def __init__(self, l1=0.01, *, damping=None, tol=1e-3, max_iter=5000) -> None:
-        self.l1 = l1
-        self.damping = damping
-        self.tol = tol
-        self.max_iter = max_iter
+    l1: Annotated[float, number(least=1e-15, why=UNDETERMINED)] = 0.01
+    _: KW_ONLY
+    damping: Annotated[float, number(least=1e-15, why="the curvature of few measurements is singular")] | None = None
+    tol: Annotated[float, number(above=0, why="coordinate descent ends when it is reached")] = 1e-3
+    max_iter: Count = 5000
 
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""

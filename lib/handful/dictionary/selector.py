@@ -1,18 +1,20 @@
 """`MeasurementSelector`: the measurements from which signals are recovered best (Borsos et al. 2024, Section 4.5)."""
 
-from typing import Literal
+from dataclasses import KW_ONLY
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import check_integer, check_magnitude, check_options, check_rows, integer, one_of
+from handful.checks import check_integer, check_magnitude, check_rows
 from handful.dictionary.recovery import L1, Recovery
+from handful.options import Count, Options, check_options
 
 
-class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     """Choose the few linear measurements of a dictionary from which signals are recovered best.
 
     Solves Equation 12 of Borsos et al. (2024) by forward selection. The inner problem recovers the signals from their
@@ -52,22 +54,12 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     True
     """
 
-    _options = {"size": integer(), "rule": one_of("linear", "quadratic")}
-
-    def __init__(
-        self,
-        atoms=None,
-        recovery=None,
-        *,
-        size: int = 32,
-        rule: Literal["linear", "quadratic"] = "quadratic",
-        verbose: bool = False,
-    ) -> None:
-        self.atoms = atoms
-        self.recovery = recovery
-        self.size = size
-        self.rule = rule
-        self.verbose = verbose
+    atoms: Any = None
+    recovery: Recovery | None = None
+    _: KW_ONLY
+    size: Count = 32
+    rule: Literal["linear", "quadratic"] = "quadratic"
+    verbose: bool = False
 
     def fit(self, X, y=None):
         """Choose measurements for the signals in the rows of `X`, shape (n, d).
@@ -145,7 +137,7 @@ def checked_recovery(recovery):
     recovery = L1() if recovery is None else recovery
     if not isinstance(recovery, Recovery):
         raise ValueError(f"recovery must be L2(), L1() or another Recovery, got {recovery!r}.")
-    recovery.check()
+    check_options(recovery)
     return recovery
 
 

@@ -1,8 +1,7 @@
 """Log-likelihoods by row, of linear models and of anything that gives them, and the equations made of them.
 
 An equation is a number for each row, whose sum over the rows is kept; the methods that give equations have a row for
-each row. An *expansion* is the bordered matrix of a function's value, slope and minus its Hessian at some parameters:
-``[[value, slope'], [slope, -Hessian]]``. Expansions add as the functions do.
+each row. `handful.models.newton` says what an expansion is.
 """
 
 from typing import Any
@@ -13,6 +12,7 @@ from scipy.special import gammaln
 
 from handful.checks import as_array
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
+from handful.models.newton import bordered
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 
@@ -148,11 +148,6 @@ class LinearLikelihood(Likelihood):
         second, move, base = second[:, 0], A @ (theta - mode).T, self.at(eta, y)
         rest = self.at(eta + move, y) - base + (first + 0.5 * second * move) * move
         return np.column_stack([np.ones(len(A)), base, first * A, second * A[:, j] * A[:, k], rest])
-
-
-def bordered(value, slope, H):
-    """An expansion of its parts."""
-    return np.block([[np.reshape(value, (1, 1)), slope[None]], [slope[:, None], H]])
 
 
 def likelihood(problem, y, classes=None):

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from handful.matching.pilot import gaussian, newton
+from handful.matching.pilot import gaussian
+from handful.models.newton import newton
 
 SAFE = 0.5  # of the distance within which curvatures are known, for one step along the path
 FINEST = 1e-5  # share of the penalty below which no step is tried

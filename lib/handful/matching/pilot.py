@@ -1,6 +1,6 @@
 """The pilot of a posterior: its modes, searched on all rows, and Gaussian draws around them.
 
-The search takes the expansion of what is maximised, as `handful.matching.likelihoods` says. A linear model gives its
+The search takes the expansion of what is maximised, as `handful.models.newton` says. A linear model gives its
 own, a function's is made of differences, and they add.
 """
 
@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from handful.checks import ConvergenceError, check_vector
-from handful.matching.likelihoods import bordered
+from handful.models.newton import bordered, newton
 
 INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at no cost that was measured
 ON_SEGMENT = 0.1  # share of them on the way to the prior's mean, for a prior that is changed afterwards
@@ -110,40 +110,10 @@ def find_pilot(rows, prior, start):
             found.append(newton(lambda theta: of_rows(theta) + of_prior(theta), start))
     for _, mode, root in sorted(found, key=lambda end: -end[0]):
         if all(np.linalg.norm(solve_triangular(r, mode - m, lower=True)) > APART for m, r in modes):
-            modes.append((mode, root))
+            modes.append((mode, np.linalg.cholesky(root @ root.T)))
     if not modes:
         raise ConvergenceError("no mode was found: scale the columns of X, give other starts, or a narrower prior.")
     return Pilot(*zip(*modes)), log_prior, counts
-
-
-def newton(expansion, theta, max_iter=100):
-    """The value at a maximum, the maximum, shape (p,), and a lower Cholesky factor of minus the inverse Hessian."""
-    with np.errstate(all="ignore"):  # a long step may leave what floats can hold
-        now = expansion(theta)
-        for _ in range(max_iter):
-            if not np.isfinite(now).all():
-                break
-            root = root_of_inverse(now[1:, 1:])
-            step = root @ (root.T @ now[0, 1:])
-            gain, length = now[0, 1:] @ step, 1.0
-            if gain < 1e-10:  # nats; the last step squares the error that is left
-                return now[0, 0], theta + step, root
-            new = expansion(theta + step)
-            while not new[0, 0] - now[0, 0] >= 1e-4 * length * gain - 1e-10 * abs(now[0, 0]):
-                length /= 2
-                if length < 1e-12:  # nothing on the way is higher, as on a ridge where the slope jumps
-                    return now[0, 0], theta, root
-                new = expansion(theta + length * step)
-            theta, now = theta + length * step, new
-    raise ConvergenceError(f"no mode in {max_iter} Newton steps: scale the columns of X, or take a stronger penalty.")
-
-
-def root_of_inverse(H):
-    """Lower Cholesky factor of the inverse of a curvature; what is not curved counts as hardly curved, upwards."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
-    values, vectors = np.linalg.eigh(H * scale * scale[:, None])
-    values = np.maximum(np.abs(values), 1e-10 * max(values.max(), 1e-300))
-    return np.linalg.cholesky(((vectors / values) @ vectors.T) * scale * scale[:, None])
 
 
 def gaussian(precision):

@@ -7,6 +7,7 @@ from scipy.linalg import lstsq, lu
 from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
+from sklearn.utils import check_array
 
 from handful.blocks import check_in_memory
 from handful.checks import check_integer, check_sample_weight
@@ -60,9 +61,7 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     """
     check_in_memory("recombine", features)
     if not callable(features):
-        array = np.asarray(features, dtype=np.float64)
-        if array.ndim != 2 or not array.shape[1]:
-            raise ValueError(f"features must have shape (n, N) with N at least 1, got {array.shape}.")
+        array = check_array(features, dtype=np.float64, input_name="features")
         return recombine(array.__getitem__, len(array), weights)
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)

@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_array, check_magnitude, check_rows, check_sample_weight, check_size, check_vector
+from handful.checks import (
+    as_array,
+    check_magnitude,
+    check_rows,
+    check_sample_weight,
+    check_size,
+    check_vector,
+    without_absent,
+)
 from handful.coreset import Selector
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for, path_excess
@@ -193,6 +201,7 @@ class MatchedCoreset(Selector):
             sample_weight = check_sample_weight(sample_weight, X.n)
         else:
             X, y, sample_weight = self._check_input(X, y, sample_weight)
+        y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
         return Rows(model, X, y, sample_weight)
 

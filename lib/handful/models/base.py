@@ -7,6 +7,7 @@ from scipy import sparse
 
 from handful.checks import check_magnitude, check_sample_weight
 from handful.models.inverse import Exact
+from handful.types import join_rows
 
 
 @dataclass
@@ -84,14 +85,9 @@ def outer_rows(X, y, sample_weight, outer, validation, *, classes):
     more, more_y, *weights = validation
     _check_agreement(more, more_y, X, y, classes)
     weights = check_sample_weight(weights[0] if weights else None, more.shape[0])
-    n = X.shape[0]
-    if sparse.issparse(X):
-        stacked = sparse.vstack([X, more.astype(X.dtype)], format="csr")
-    else:
-        stacked = np.empty((n + len(more), X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
-        stacked[:n], stacked[n:] = X, more
-    own = sample_weight if outer == "train+validation" else np.zeros(n)
-    absent = np.concatenate([absent, np.arange(n, stacked.shape[0])])
+    stacked = join_rows([X, more.astype(X.dtype)])
+    own = sample_weight if outer == "train+validation" else np.zeros_like(sample_weight)
+    absent = np.concatenate([absent, np.arange(X.shape[0], stacked.shape[0])])
     return Rows(stacked, None if y is None else np.concatenate([y, more_y]), np.concatenate([own, weights]), absent)
 
 

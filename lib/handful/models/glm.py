@@ -51,7 +51,6 @@ class GLM(Model):
         self.link, self.intercept = problem.link(K), float(problem.fit_intercept)
         self.narrow = K == 1 and d <= NARROW
         self.max_candidates = 512 if self.narrow else 128
-        self._columns = _column_major(self.X) if K == 1 else self.X
         self._last = None  # the last inverse Hessian times gradient
         self.share = data.share.astype(self.X.dtype)[:, None]
         self._sample = data.sample(4096 if K == 1 else 512, rng)[:: 1 if self.narrow or K > 1 else 8]
@@ -256,7 +255,7 @@ class GLM(Model):
 
     def outer_gradient(self):
         """As `Model.outer_gradient`, shape (d + 1, K)."""
-        X, theta = self._columns, self.coefficients.astype(self.X.dtype)
+        X, theta = self.X, self.coefficients.astype(self.X.dtype)
         self.Z = np.empty_like(self.Y)
         self.residuals = np.empty_like(self.Y)
 
@@ -295,7 +294,7 @@ class GLM(Model):
 
     def scores(self, V):
         """As `Model.scores`."""
-        X, V, intercept = self._columns, V.astype(self.X.dtype), self.X.dtype.type(self.intercept)
+        X, V, intercept = self.X, V.astype(self.X.dtype), self.X.dtype.type(self.intercept)
 
         def slopes(at):
             return (self.residuals[at].T * (V[1:].T @ X[at].T + intercept * V[0][:, None])).sum(axis=0)
@@ -318,11 +317,8 @@ class GLM(Model):
             leverage += np.maximum(squares - np.einsum("kj,kj->k", A[:, 1:], A[:, 1:]), 0.0) / l2
         P = link.mean(self.Z[candidates].astype(np.float64))
         rhs = P - self.Y[candidates] - link.curve(P, A @ q) / s
-        if P.shape[1] == 1:
-            t = rhs / (s + link.diagonal(P) * leverage)[:, None]
-        else:
-            system = s * np.eye(P.shape[1]) + link.hessians(P) * leverage[:, None, None]
-            t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
+        system = s * np.eye(P.shape[1]) + link.hessians(P) * leverage[:, None, None]
+        t = np.linalg.solve(system, rhs[:, :, None])[:, :, 0]
         slope = np.sum(t * (X @ self.direction[1:] + self.intercept * self.direction[0]), axis=1)
         slope += np.sum(self._inside(self.gradient) * q) / s
         link, u, P, S, AS = self._outer_sample()
@@ -373,11 +369,3 @@ class GLM(Model):
             self._outer = root
         S, ones = self._outer[1:].T, np.ones(self._outer.shape[1], dtype=self._outer.dtype)
         return SquaredLink(), ones, ones[:, None], S, self.design(S, self._outer[0])
-
-
-def _column_major(X):
-    # In this order products with few columns are fastest.
-    if issparse(X) or X.flags.f_contiguous:
-        return X
-    check_memory("a column-major copy of X", X.nbytes, "give X as numpy.asfortranarray makes it")
-    return np.asfortranarray(X)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels, two_integers
+from handful.checks import check_magnitude, check_memory, check_number, check_vector, signed_labels
 from handful.models.glm import GLM
 from handful.models.links import LogisticLink, PoissonLink, SoftmaxLink, SquaredLink
 from handful.models.problem import Problem
@@ -117,7 +117,7 @@ class Logistic(LinearProblem):
         if y.ndim == 2:
             targets = soft_targets(y)
             return targets[:, 1:] if targets.shape[1] == 2 else targets
-        if two_integers(y) is not None or type_of_target(y) != "multiclass":
+        if type_of_target(y) != "multiclass":
             return 0.5 + 0.5 * signed_labels(y, "logistic regression")[1][:, None]
         classes, codes = np.unique(y, return_inverse=True)
         check_memory(
@@ -182,16 +182,7 @@ class LeastSquares(LinearProblem):
 
     def encode(self, y: Table) -> Any:
         """Targets as a column of float64; ValueError unless they are numbers whose squares do not overflow."""
-        if np.ndim(y) != 1:
-            raise ValueError(f"LeastSquares needs y as a 1d array, one target a row, got shape {np.shape(y)}.")
-        if type_of_target(y) == "unknown" or np.asarray(y).dtype.kind in "OUS":
-            try:
-                y = np.asarray(y, dtype=np.float64)
-            except (TypeError, ValueError):
-                raise ValueError(f"LeastSquares needs numeric targets y, got dtype {np.asarray(y).dtype}.") from None
-        y = np.asarray(y, dtype=np.float64)
-        check_magnitude(y, "y", y.dtype)
-        return y[:, None]
+        return check_vector(y, "y")[:, None]
 
 
 class Poisson(LinearProblem):

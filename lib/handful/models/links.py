@@ -78,6 +78,10 @@ class SquaredLink(Link):
         """As `Link.curvature`."""
         return np.ones_like(P)
 
+    def diagonal(self, P):
+        """As `Link.diagonal`, in float64 whatever P is."""
+        return np.ones(len(P))
+
 
 class PoissonLink(Link):
     """Counts whose rate is exp(Z)."""

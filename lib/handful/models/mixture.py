@@ -1,14 +1,16 @@
 """Gaussian mixtures as inner problem: weighted EM inside, the negative log-likelihood outside."""
 
+from contextlib import suppress
 from dataclasses import KW_ONLY
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg import eigh
 from scipy.special import log_softmax
 from sklearn.metrics import pairwise_distances_argmin
 
 from handful.checks import MAX_SEED, ConvergenceError, as_generator
+from handful.models.newton import bordered, newton
 from handful.models.problem import Problem
 from handful.options import Count, number
 from handful.types import Seed
@@ -248,29 +250,19 @@ class GaussianMixture(Problem):
 
     def _polish(self, X, weights, theta):
         # Newton's method from where EM slowed down, and away from saddle points, where EM stays.
-        value = self._objective(theta, X, weights)
+        def expansion(theta):
+            slope = weights @ self.gradients(theta, X) + self._penalty_gradient(theta, X.shape[1])
+            return -bordered(self._objective(theta, X, weights), slope, -self.hessian(theta, X, None, weights))
+
         for _ in range(MAX_NEWTON):
-            gradient = weights @ self.gradients(theta, X) + self._penalty_gradient(theta, X.shape[1])
-            hessian = self.hessian(theta, X, None, weights)
-            try:
-                step = -cho_solve(cho_factor(hessian), gradient)
-            except LinAlgError:
-                downhill = eigh(hessian, subset_by_index=[0, 0])[1][:, 0]
-                new, trial = self._leave_saddle(X, weights, theta, value, downhill)
-                if not new < value:
-                    break
-                theta, value = trial, new
-                continue
-            slope, length = -gradient @ step, 1.0
-            if not slope > NEWTON_TOL:
+            with suppress(ConvergenceError):
+                theta = newton(expansion, theta, enough=NEWTON_TOL)[1]
+            value = self._objective(theta, X, weights)
+            least, downhill = eigh(self.hessian(theta, X, None, weights), subset_by_index=[0, 0])
+            new, trial = (value, theta) if least > 0 else self._leave_saddle(X, weights, theta, value, downhill[:, 0])
+            if not new < value:
                 break
-            new = self._objective(theta + step, X, weights)
-            while length > 1e-6 and not new <= value - 0.1 * length * slope:
-                length *= 0.5
-                new = self._objective(theta + length * step, X, weights)
-            if not length > 1e-6:
-                break
-            theta, value = theta + length * step, new
+            theta = trial
         return theta
 
     def _leave_saddle(self, X, weights, theta, value, direction):

@@ -1,5 +1,6 @@
 """Inner problems: what will be trained on the coreset, and the protocol for a user's own."""
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh
 from handful.checks import ConvergenceError, check_memory
 from handful.lazy import module_with_torch
 from handful.models.base import Model, decrease
+from handful.models.newton import bordered, newton
 from handful.options import Options, check_options
 
 MAX_ITER = 200  # Newton steps
@@ -138,44 +140,26 @@ class Problem(Options):
         Raises
         ------
         ConvergenceError
-            if the Hessian is not positive definite, or steps end short of the tolerance
+            if steps end short of the tolerance
         """
         theta = self.start(X, y) if start is None else start
-        penalty = self.hessian(theta, X, y, np.zeros(len(weights)))
+        zero, penalty = np.zeros_like(theta), self.hessian(theta, X, y, np.zeros(len(weights)))
 
         def objective(theta):
-            with np.errstate(over="ignore", invalid="ignore"):
-                return weights @ self.losses(theta, X, y) + 0.5 * theta @ penalty @ theta
+            return weights @ self.losses(theta, X, y) + 0.5 * theta @ penalty @ theta
 
         def gradient(theta):
             return weights @ self.gradients(theta, X, y) + penalty @ theta
 
-        value, g = objective(theta), gradient(theta)
-        unit = max(np.abs(g).max(), np.abs(gradient(np.zeros_like(theta))).max(), np.finfo(float).tiny)
-        for _ in range(MAX_ITER):
-            if np.abs(g).max() <= 1e-9 * unit:
-                return theta
-            try:
-                step = cho_solve(cho_factor(self.hessian(theta, X, y, weights)), g)
-            except (LinAlgError, ValueError):
-                raise ConvergenceError(
-                    f"the Hessian of {self!r} on {len(weights)} points is not positive definite: a larger penalty "
-                    "makes it so."
-                ) from None
-            slope, length = g @ step, 1.0
-            if slope <= 1e-24 * abs(value):  # rounding; where zero is the solution, so is the unit
-                return theta
-            while True:
-                trial = theta - length * step
-                new = objective(trial)
-                # the last term allows for rounding: near the solution two values differ by less than their errors
-                if new <= value - 0.25 * length * slope + 1e-14 * abs(value) or length < 1e-10:
-                    break
-                length *= 0.5
-            if not new <= value + 1e-14 * abs(value):
-                break
-            theta, value, g = trial, new, gradient(trial)
-        left = np.abs(g).max() / unit
+        def expansion(theta):
+            return -bordered(objective(theta), gradient(theta), -self.hessian(theta, X, y, weights))
+
+        enough = 1e-13 * max(abs(objective(theta)), abs(objective(zero)))
+        unit = max(np.abs(gradient(theta)).max(), np.abs(gradient(zero)).max(), np.finfo(float).tiny)
+        left = np.inf
+        with suppress(ConvergenceError):
+            _, theta, _ = newton(expansion, theta, enough=enough, max_iter=MAX_ITER)
+            left = np.abs(gradient(theta)).max() / unit
         if not left <= 1e-6:
             raise ConvergenceError(
                 f"the inner problem {self!r} on {len(weights)} points was not solved in {MAX_ITER} Newton steps "

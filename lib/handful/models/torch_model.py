@@ -183,6 +183,8 @@ def by_rows(problem, kind, theta, X, y):
     theta, X, y = _tensor(theta), _tensor(X), _tensor(y)
     try:
         values = vmap(of_row, (None, 0, None if y is None else 0))(theta, X, y)
+        if kind == "losses" and values.ndim != 1:
+            raise ValueError(f"it gives shape {tuple(values.shape[1:])}")
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{type(problem).__name__}.loss(theta, x, y) must give one number for a row x of shape "

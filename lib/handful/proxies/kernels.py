@@ -77,8 +77,7 @@ class Kernel(Options):
     def _finite(self, function, *rows):
         with np.errstate(over="ignore", invalid="ignore"):
             values = function(*rows)
-            seems_finite = np.isfinite(values.sum())  # which is quicker to find out; of large values the sum overflows
-        if not (seems_finite or np.isfinite(values).all()):
+        if not np.isfinite(values).all():
             raise ValueError(
                 f"{self} overflows {values.dtype} on X with entries up to {np.abs(rows[0]).max():.3g}: scale the data, "
                 "or choose other parameters of the kernel."

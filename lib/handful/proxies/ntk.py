@@ -26,22 +26,12 @@ def through_relu(s, t, q_x, q_y, xp=np):
     xp : the module of these arrays, numpy or torch
     """
     scale_x, scale_y = xp.sqrt(q_x), xp.sqrt(q_y)
-    cosine = s * (1 / (scale_x + (scale_x == 0)))
-    cosine *= 1 / (scale_y + (scale_y == 0))
+    cosine = s / (scale_x + (scale_x == 0)) / (scale_y + (scale_y == 0))
     # Rounding leaves the cosine of a row with itself a few units short of 1, and arccos turns 1e-7 into 5e-4.
     cosine = xp.where(abs(cosine) > 1 - 5 * xp.finfo(s.dtype).eps, xp.sign(cosine), cosine)
-    share = xp.arccos(cosine)
-    share *= -0.5 / math.pi
-    share += 0.5  # (pi - a) / (2 pi)
-    sine = 1 - cosine
-    sine *= 1 + cosine
-    sine = xp.sqrt(sine)
-    sine *= 0.5 / math.pi
-    cosine *= share
-    cosine += sine
-    cosine *= scale_x
-    cosine *= scale_y
-    return cosine, t * share
+    share = 0.5 - xp.arccos(cosine) / (2 * math.pi)  # (pi - a) / (2 pi)
+    sine = xp.sqrt((1 - cosine) * (1 + cosine)) / (2 * math.pi)
+    return (cosine * share + sine) * scale_x * scale_y, t * share
 
 
 def dense_layers(s, t, q_x, q_y, hidden, w_var, b_var):

@@ -1,8 +1,10 @@
 """Importance sampling learned point by point: the Variance Reducer Bandit (VRB), over a sum tree."""
 
+from typing import Annotated
+
 import numpy as np
 
-from handful.checks import number, or_none
+from handful.options import Positive, number
 from handful.sampling.base import Sampler
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
@@ -34,10 +36,8 @@ class BanditSampler(Sampler):
     3
     """
 
-    _options = {
-        "theta": number(least=1e-12, most=1, why="it is the uniform share"),
-        "regularisation": or_none(number(above=0)),
-    }
+    theta: Annotated[float, number(least=1e-12, most=1, why="it is the uniform share")]
+    regularisation: Positive | None
 
     def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None) -> None:
         self.theta, self.regularisation = theta, regularisation

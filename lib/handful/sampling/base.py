@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from handful.blocks import check_in_memory
-from handful.checks import as_generator, check_options, integer
+from handful.checks import as_array, as_generator
+from handful.options import Count, check_options
 from handful.types import Seed, Table
 
 LARGEST_LOSS = 1e140
@@ -23,7 +24,8 @@ class Sampler:
 
     A sampler that was pickled, or saved by torch, goes on as if nothing had been. A subclass implements
     `_draw() -> (indices, weights)` and, if it learns, `_learn(indices, weights, losses)`, where `indices` is None for
-    the batch drawn last. It sets its own options, of which it declares a table `_options`, before it calls `__init__`.
+    the batch drawn last. It annotates the types of its own options (`handful.options`), and sets these before it calls
+    `__init__`.
 
     Parameters
     ----------
@@ -32,7 +34,8 @@ class Sampler:
     random_state : int, Generator, RandomState or None
     """
 
-    _options = {"n": integer(), "batch_size": integer()}
+    n: Count
+    batch_size: Count
 
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
         self.n, self.batch_size = n, batch_size
@@ -94,8 +97,7 @@ class Sampler:
 def as_vector(values, dtype=np.float64):
     """An array or torch tensor of real numbers as a contiguous array; TypeError for complex ones."""
     check_in_memory("update", values)
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
+    values = as_array(values)
     if np.iscomplexobj(values):
         raise TypeError("losses, errors and weights must be real, got complex numbers.")
     return np.ascontiguousarray(values, dtype=dtype)

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from handful.checks import number, or_none
 from handful.linalg import alias_records, draw_alias
+from handful.options import Positive
 from handful.sampling.base import Sampler
 from handful.sampling.components import check_probabilities
-from handful.sampling.newton import LEARNING, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import Learning, Mixed, NewtonLearner, check_mixture_weights
 from handful.types import Seed, Table
 
 
@@ -49,17 +49,7 @@ def _draw_batch(uniforms, w, tables, densities, rows, indices, weights):
         weights[i] = 1.0 / q
 
 
-def _tables(probabilities, n_tables):
-    """Alias tables, one after the other, and float32 rows n p(i), shape (n, m), of the first m distributions."""
-    n = probabilities.shape[1]
-    densities = np.empty((n, n_tables), np.float32)
-    for start in range(0, n, 512):  # a tile at a time: the transpose stays in the cache
-        tile = slice(start, start + 512)
-        densities[tile] = (probabilities[:n_tables, tile] * n).T
-    return alias_records(probabilities[:n_tables]), densities
-
-
-class FixedMixture(Sampler):
+class FixedMixture(Mixed, Sampler):
     """Samples from a mixture of given distributions with weights that stay as they are.
 
     The control for `MixtureSampler`: what prior knowledge alone gives. O(1) a draw by alias tables.
@@ -105,8 +95,9 @@ class FixedMixture(Sampler):
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
         m = len(probabilities) - has_uniform
         self.k = m + self._uniform
-        self._alias_tables, self._densities = _tables(probabilities, m)
-        return probabilities.shape[1]
+        self._alias_tables, n = alias_records(probabilities[:m]), probabilities.shape[1]
+        self._densities = np.ascontiguousarray((probabilities[:m] * n).T, dtype=np.float32)
+        return n
 
     def set_probabilities(self, probabilities: Table) -> Any:
         """Replace the components by others of the same number, keeping the weights (time-varying p_t of VRM).
@@ -119,11 +110,6 @@ class FixedMixture(Sampler):
         self._set_tables(probabilities)
         if self.k != k:
             raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
-
-    @property
-    def mixture_weights(self) -> Any:
-        """The mixture weights, shape (k,), the uniform component's last."""
-        return self._w.copy()
 
     @property
     def probabilities(self) -> Any:
@@ -139,7 +125,7 @@ class FixedMixture(Sampler):
         return indices, weights
 
 
-class MixtureSampler(FixedMixture):
+class MixtureSampler(Learning, FixedMixture):
     """Importance sampling that learns which of the given distributions to sample from (VRM, Algorithm 2).
 
     The mixture weights follow online Newton steps on the variance of the estimated mean; by Theorem 5 they
@@ -186,7 +172,7 @@ class MixtureSampler(FixedMixture):
     1
     """
 
-    _options = LEARNING | {"scale": or_none(number(above=0))}
+    scale: Positive | None
 
     def __init__(
         self,

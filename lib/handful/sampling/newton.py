@@ -3,17 +3,13 @@
 Everything here is about k mixture weights, with k about 10; the data do not appear.
 """
 
+from typing import Annotated, Any
+
 import numpy as np
 from numba import njit
 
-from handful.checks import number
+from handful.options import Positive, number
 from handful.sampling.base import LARGEST_LOSS, check_losses
-
-LEARNING = {  # of `_options`, for the samplers that learn
-    "beta": number(least=1e-15, why="from a longer step there is no way back to the simplex"),
-    "gamma": number(least=0, most=1, why="it is the least share of the uniform component"),
-    "eps": number(above=0),
-}
 
 
 @njit(cache=True)
@@ -145,13 +141,21 @@ def batch_gradient(rows, weights, losses, memory, scale, g):
     return True
 
 
-class Learned:
-    """Base of what holds a `NewtonLearner` as `_learner`."""
+class Mixed:
+    """Base of samplers that draw from a mixture with the weights `_w`."""
 
     @property
-    def mixture_weights(self):
+    def mixture_weights(self) -> Any:
         """The mixture weights, shape (k,), the uniform component's last."""
-        return self._learner.w.copy()
+        return self._w.copy()
+
+
+class Learning(Mixed):
+    """Base of those that learn the weights by a `NewtonLearner`, and its options."""
+
+    beta: Annotated[float, number(least=1e-15, why="from a longer step there is no way back to the simplex")]
+    gamma: Annotated[float, number(least=0, most=1, why="it is the least share of the uniform component")]
+    eps: Positive
 
 
 def check_mixture_weights(weights, k):
@@ -163,7 +167,7 @@ def check_mixture_weights(weights, k):
 
 
 class NewtonLearner:
-    """Mixture weights learned by online Newton steps; the samplers of this package hold one, and check its options.
+    """Mixture weights learned by online Newton steps; samplers that are `Learning` hold one, and check its options.
 
     Parameters
     ----------

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from handful.checks import LARGEST, check_integer, integer
+from handful.checks import LARGEST, check_integer
 from handful.sampling.base import Sampler, as_vector
-from handful.sampling.newton import LEARNING, Learned, NewtonLearner, check_mixture_weights
+from handful.sampling.newton import Learning, NewtonLearner, check_mixture_weights
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
 
 
-class PrioritizedReplay(Learned, Sampler):
+class PrioritizedReplay(Learning, Sampler):
     """Which transitions of a replay buffer to learn from: a learned mixture of prioritised samplers.
 
     Component j draws transition i with probability proportional to ``(|delta_i| + eps_j)^alpha_j``, delta_i its
@@ -41,8 +41,6 @@ class PrioritizedReplay(Learned, Sampler):
     >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
     """
 
-    _options = LEARNING | {"capacity": integer()}
-
     def __init__(
         self,
         capacity,
@@ -56,6 +54,7 @@ class PrioritizedReplay(Learned, Sampler):
         random_state=None,
     ) -> None:
         self.capacity, self.beta, self.gamma, self.eps = capacity, beta, gamma, eps
+        check_integer("capacity", capacity, of=self)
         super().__init__(capacity, batch_size=batch_size, random_state=random_state)
         pairs = np.asarray(components, dtype=np.float64)
         good = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) and np.isfinite(pairs).all()
@@ -65,14 +64,14 @@ class PrioritizedReplay(Learned, Sampler):
         self._alphas, self._epsilons = pairs.T
         self._tree = build_tree(np.zeros((self.capacity, len(pairs))))
         self._learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
-        self._fixed = mixture_weights is not None
+        self._fixed, self._w = mixture_weights is not None, self._learner.w
         if self._fixed:
-            self._learner.w[:] = check_mixture_weights(mixture_weights, len(pairs) + 1)
+            self._w = check_mixture_weights(mixture_weights, len(pairs) + 1)
 
     @property
     def probabilities(self):
         """The distribution q over the transitions held, shape (n,)."""
-        w = self._learner.w
+        w = self._w
         return leaves_of(self._tree, self.n) / self._tree[1] @ w[:-1] + w[-1] / self.n
 
     def add(self, count=1):
@@ -101,7 +100,7 @@ class PrioritizedReplay(Learned, Sampler):
         if self.n == 0:
             raise RuntimeError("the replay is empty: call add() before sample().")
         uniforms = self.rng.random((2, self.batch_size))
-        indices, weights, self._rows = draw_leaves(uniforms, self._learner.w, self._tree, self.n)
+        indices, weights, self._rows = draw_leaves(uniforms, self._w, self._tree, self.n)
         return indices, weights
 
     def _learn(self, indices, weights, losses):

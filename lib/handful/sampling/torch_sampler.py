@@ -1,14 +1,11 @@
 """Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
 
+import torch
+from torch.utils.data import Dataset
+from torch.utils.data import Sampler as TorchSampler
+
 from handful.checks import check_integer
 from handful.sampling.base import Sampler
-
-try:
-    import torch
-    from torch.utils.data import Dataset
-    from torch.utils.data import Sampler as TorchSampler
-except ImportError as error:
-    raise ImportError("handful's torch sampler needs torch: pip install torch.") from error
 
 
 class AdaptiveBatchSampler(TorchSampler):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from handful.linalg import draw_along
+
 
 def multinomial_draw(q, u, m, *, rng):
     """`m` independent draws from `q`, a row drawn k times once with k times the weight.
@@ -18,9 +20,7 @@ def multinomial_draw(q, u, m, *, rng):
     indices : int array, shape (at most m,), ascending
     weights : float array; ``k u / (m q)``, so that E[sum of weights * cost] = sum of u * cost
     """
-    cumulated = np.cumsum(q)
-    drawn = np.searchsorted(cumulated, rng.random(m) * cumulated[-1], side="right")
-    indices, counts = np.unique(np.minimum(drawn, len(q) - 1), return_counts=True)
+    indices, counts = np.unique(draw_along(np.cumsum(q), rng.random(m)), return_counts=True)
     return indices, counts * u[indices] / (m * q[indices])
 
 

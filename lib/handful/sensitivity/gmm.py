@@ -1,12 +1,15 @@
 """Sensitivity coresets for Gaussian mixtures and k-means."""
 
+from dataclasses import KW_ONLY
+
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 
 from handful.baselines.centers import plain_seeds
-from handful.checks import MAX_SEED, integer
-from handful.coreset import Selector
+from handful.checks import MAX_SEED
+from handful.coreset import SizedSelector
 from handful.linalg import centred
+from handful.options import Count
 from handful.sensitivity.draws import multinomial_draw
 
 N_STARTS = 10  # rough solutions, of which the best is kept; all ten miss the factor alpha with probability 2^-10
@@ -63,7 +66,7 @@ def mixture_sensitivities(label, sq_dist, weights):
     return bound
 
 
-class MixtureSensitivity(Selector):
+class MixtureSensitivity(SizedSelector):
     """Importance-sampling coreset for Gaussian mixtures (Lucic, Faulkner, Krause and Feldman, JMLR 2017).
 
     Rows are drawn by a bound on the largest share that each may have in the cost of any mixture: those far from all of
@@ -89,15 +92,12 @@ class MixtureSensitivity(Selector):
     True
     """
 
-    _options = {"n_components": integer()}
     _repeats = True
     _draws = True
     _ranks = False
 
-    def __init__(self, size=100, *, n_components=5, random_state=None) -> None:
-        self.size = size
-        self.n_components = n_components
-        self.random_state = random_state
+    _: KW_ONLY
+    n_components: Count = 5
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)

@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.utils.extmath import row_norms
 
 from handful.checks import check_integer, check_number, check_rows, check_sample_weight
-from handful.coreset import Selector
+from handful.coreset import SizedSelector
 from handful.linalg import centred, one_blas_thread
 from handful.sensitivity.draws import multinomial_draw
 from handful.svm.interior_point import gram, with_ones
-from handful.types import Seed, Table
+from handful.types import Table
 
 RANK = 1e-12  # eigenvalues below this share of the largest count as 0
 
@@ -44,15 +44,17 @@ def lewis_weights(A: Table, sample_weight: Table = None, *, tol: float = 1e-6, m
     u = u / u.max()
     w = np.full(A.shape[0], A.shape[1] / A.shape[0])
     for _ in range(max_iter):
-        values, vectors = np.linalg.eigh(gram(A, np.where(w > 0, u**2 / np.where(w > 0, w, 1.0), 0.0)))
+        G = gram(A, np.where(w > 0, u**2 / np.where(w > 0, w, 1.0), 0.0))
+        scale = 1 / np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))[:, None]  # of columns: units change no weight
+        values, vectors = np.linalg.eigh(G * scale * scale.T)
         kept = values > RANK * values[-1]
-        before, w = w, u * row_norms(A @ (vectors[:, kept] / np.sqrt(values[kept])))
+        before, w = w, u * row_norms(A @ (scale * vectors[:, kept] / np.sqrt(values[kept])))
         if (np.abs(w - before) <= tol * w).all():
             break
     return w
 
 
-class LewisCoreset(Selector):
+class LewisCoreset(SizedSelector):
     """Importance-sampling coreset by l1 Lewis weights (Mai, Musco and Rao, NeurIPS 2021), for SVM and logistic models.
 
     Half of the probability goes by the Lewis weights of the rows ``[x, 1]``, half by weight, for the part of a loss
@@ -83,10 +85,6 @@ class LewisCoreset(Selector):
     _takes_sparse = True
     _repeats = True
     _ranks = False
-
-    def __init__(self, size: int = 100, *, random_state: Seed = None) -> None:
-        self.size = size
-        self.random_state = random_state
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)

@@ -7,13 +7,13 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 from sklearn.utils import check_array
-from sklearn.utils.extmath import row_norms
 
 from handful.blocks import Blocks
 from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
-from handful.coreset import Selector
-from handful.linalg import centred, sq_distance
-from handful.types import Seed, Table, joined
+from handful.coreset import SizedSelector
+from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
+from handful.options import Count
+from handful.types import Table, joined
 
 ROWS = 1 << 15  # of an array that are read at a time
 N_PIVOT = 256  # rows of a block whose mean serves as the pivot
@@ -30,20 +30,9 @@ def _sums(X, u, pivot):
     return sums, squares
 
 
-@njit(cache=True, nogil=True)
-def _sq_distances(X, center):
-    distances = np.empty(X.shape[0])
-    for i in range(X.shape[0]):
-        distances[i] = sq_distance(X[i], center)
-    return distances
-
-
 def _sq_distances_to(X, center):
-    if sparse.issparse(X):
-        X, moved = centred(X)
-        center = center - moved
-        return np.maximum(row_norms(X, squared=True) - 2 * (X @ center) + center @ center, 0.0)
-    return _sq_distances(X, center)
+    X, moved = centred(X) if sparse.issparse(X) else (X, 0.0)
+    return sq_distances_to(X, center - moved)
 
 
 def _rows_of(block):
@@ -73,9 +62,7 @@ def _draws_of_block(block, mean, rates, own):
     positions, rate = own
     X, u = _rows_of(block), block.weights
     edges = np.cumsum(u * (rates[0] + rates[1] * _sq_distances_to(X, mean)))
-    last = int(np.flatnonzero(u)[-1])
-    rows = np.minimum(np.searchsorted(edges, positions * edges[-1], side="right"), last)
-    rows, counts = np.unique(rows, return_counts=True)
+    rows, counts = np.unique(draw_along(edges, positions), return_counts=True)
     # Dividing by the probability as it was used, rounding included, keeps the estimate unbiased to the last digit.
     q = np.diff(edges, prepend=0.0)[rows] / edges[-1]
     return replace(block.take(rows), weights=counts * u[rows] / (rate * q))
@@ -153,7 +140,7 @@ def _readable(X):
     return X
 
 
-class LightweightCoreset(Selector):
+class LightweightCoreset(SizedSelector):
     """A lightweight coreset: weighted rows on which k-means costs are those of all rows (Bachem et al. 2018).
 
     Half of the draws go by weight alone, half by squared distance to the mean; `fit` takes two passes over the data. It
@@ -183,9 +170,7 @@ class LightweightCoreset(Selector):
     _repeats = True
     _ranks = False
 
-    def __init__(self, size: int = 1000, *, random_state: Seed = None) -> None:
-        self.size = size
-        self.random_state = random_state
+    size: Count = 1000
 
     def _select(self, X, y, sample_weight, rng):
         return lightweight_coreset(X, self.size, rng=rng, sample_weight=sample_weight)

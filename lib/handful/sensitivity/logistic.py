@@ -1,5 +1,6 @@
 """Sensitivity coresets for logistic regression."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils import ClassifierTags
 
 from handful.baselines.centers import plain_seeds
-from handful.checks import MAX_SEED, integer, number, signed_labels
-from handful.coreset import Selector
+from handful.checks import MAX_SEED, signed_labels
+from handful.coreset import SizedSelector
+from handful.linalg import cell_means
+from handful.options import Count, Positive
 from handful.svm.interior_point import with_ones
-from handful.types import Seed, Table
+from handful.types import Table
 
 
 def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
@@ -36,14 +39,11 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     n = Z.shape[0]
     centers = Z[plain_seeds(Z, weights, min(n_clusters, n), int(rng.integers(MAX_SEED)))]
     _, label = np.unique(pairwise_distances_argmin(Z, centers), return_inverse=True)
-    mass = np.bincount(label, weights=weights)
-    members = sparse.csr_array((weights, (label, np.arange(n))), shape=(len(mass), n))
-    sums = members @ Z
-    sums = sums.toarray() if sparse.issparse(sums) else sums
-    distances = pairwise_distances(Z, sums / mass[:, None])  # (n, k)
+    means, mass = cell_means(Z, label, weights, label.max() + 1)
+    distances = pairwise_distances(Z, means)  # (n, k)
     loss = mass * np.exp(-radius * distances)
     # A point's own cluster counts without the point, which moves the mean away from it by mass / rest.
-    own = np.arange(Z.shape[0]), label
+    own = np.arange(n), label
     rest = mass[label] - weights
     alone = rest <= 1e-12 * mass[label]
     away = distances[own] * mass[label] / np.where(alone, 1.0, rest)
@@ -51,7 +51,7 @@ def logistic_sensitivities(Z, weights, n_clusters, radius, *, rng):
     return mass.sum() / (weights + loss.sum(axis=1))
 
 
-class LogisticSensitivity(Selector):
+class LogisticSensitivity(SizedSelector):
     """Importance-sampling coreset for logistic regression (Huggins, Campbell and Broderick, NIPS 2016, Algorithm 1).
 
     Parameters
@@ -77,19 +77,14 @@ class LogisticSensitivity(Selector):
     True
     """
 
-    _options = {"n_clusters": integer(), "radius": number(above=0)}
     _needs_y = True
     _takes_sparse = True
     _repeats = True
     _draws = True
 
-    def __init__(
-        self, size: int = 100, *, n_clusters: int = 10, radius: float = 1.0, random_state: Seed = None
-    ) -> None:
-        self.size = size
-        self.n_clusters = n_clusters
-        self.radius = radius
-        self.random_state = random_state
+    _: KW_ONLY
+    n_clusters: Count = 10
+    radius: Positive = 1.0
 
     def _select(self, X, y, sample_weight, rng):
         return self._draw(X, signed_labels(y, "logistic regression")[1], sample_weight, rng)

@@ -1,20 +1,21 @@
 """`SVMCoreset`: Algorithm 1 of "On Coresets for Support Vector Machines" (2020), and what improves on it."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from handful.checks import as_generator, check_number, check_size, integer, number, one_of, or_none, signed_labels
-from handful.coreset import Coreset, Selector
-from handful.linalg import centred, one_blas_thread
+from handful.checks import as_generator, check_number, check_size, signed_labels
+from handful.coreset import Coreset, SizedSelector
+from handful.linalg import cell_means, centred, nearest_center, one_blas_thread, sq_distances_to
+from handful.options import Count, Positive, number
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
-from handful.sensitivity.svm_parts import GUARD, Points, mixture, seeds
+from handful.sensitivity.svm_parts import GUARD, distances, mixture, seeds
 from handful.svm.interior_point import with_ones
 from handful.svm.linear_svm import hinge_price
 from handful.svm.smoothing import solve
@@ -22,24 +23,14 @@ from handful.types import Seed, Table
 
 RULES = {"mixture": tight_bound, "tight": tight_bound, "paper": printed_bound}  # and the bound of each
 EXTREMES = (-4.0, 6.0)  # margins beyond are alike to the systematic comb
+DIGITS = 9  # decimals of a margin: where all are nearly equal, rounding decides on the rest
 SEEDED = 2000  # rows of each class on which the centers are chosen
 GROWTH = 1.5  # ratio of the numbers of clusters that "auto" tries
 WORTH = 0.97  # more clusters are taken if they bring the total sensitivity below this share of the best
 MOST_CLUSTERS = 64
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Importance scores of rows sorted by class; see `SVMCoreset`."""
-
-    sensitivities: np.ndarray
-    probabilities: np.ndarray
-    margins: np.ndarray
-    n_clusters: tuple
-    lower_bound: float
-
-
-class SVMCoreset(Selector):
+class SVMCoreset(SizedSelector):
     """Weighted rows on which a linear SVM trains about as well as on all of them.
 
     "On Coresets for Support Vector Machines" (2020), Algorithm 1: rows are drawn in proportion to an upper
@@ -100,38 +91,18 @@ class SVMCoreset(Selector):
     True
     """
 
-    _options = {
-        "l2": or_none(number(above=0)),
-        "n_clusters": one_of("auto", "log", otherwise=integer()),
-        "rule": one_of(*RULES),
-        "sampling": one_of("multinomial", "systematic"),
-        "xi": number(above=0, below=1),
-    }
     _needs_y = True
     _takes_sparse = True
     _draws = True
     _ranks = False
 
-    def __init__(
-        self,
-        size: int = 100,
-        *,
-        l2: float | None = None,
-        n_clusters: Literal["auto", "log"] | int = "auto",
-        rule: Literal["mixture", "tight", "paper"] = "mixture",
-        sampling: Literal["multinomial", "systematic"] = "multinomial",
-        xi: float = 0.1,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.size = size
-        self.l2 = l2
-        self.n_clusters = n_clusters
-        self.rule = rule
-        self.sampling = sampling
-        self.xi = xi
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    l2: Positive | None = None
+    n_clusters: Literal["auto", "log"] | Count = "auto"
+    rule: Literal["mixture", "tight", "paper"] = "mixture"
+    sampling: Literal["multinomial", "systematic"] = "multinomial"
+    xi: Annotated[float, number(above=0, below=1)] = 0.1
+    verbose: bool = False
 
     @property
     def _repeats(self):
@@ -149,18 +120,20 @@ class SVMCoreset(Selector):
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
         with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar, one_blas_thread():
-            scores = self._scores(X, rows, signs, u, rng, bar)
-        self._keep(scores, rows, len(sample_weight))
-        self._drawn_from = rows, signs, u, scores
+            sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
+        self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
+        self.sensitivities_[rows], self.probabilities_[rows] = sensitivities, q
+        self.total_sensitivity_ = float(sensitivities.sum())
+        self._drawn_from = rows, signs, u, q, margins
         return self._draw(self.size, rng)
 
     def _draw(self, size, rng):
-        rows, signs, u, scores = self._drawn_from
+        rows, signs, u, q, margins = self._drawn_from
         if self.sampling == "multinomial":
-            chosen, weights = multinomial_draw(scores.probabilities, u, size, rng=rng)
+            chosen, weights = multinomial_draw(q, u, size, rng=rng)
         else:
-            order = order_by(np.clip(scores.margins, *EXTREMES), signs > 0)
-            chosen, weights = systematic_draw(scores.probabilities, u, size, order, rng=rng)
+            order = order_by(np.clip(margins, *EXTREMES).round(DIGITS), signs > 0)
+            chosen, weights = systematic_draw(q, u, size, order, rng=rng)
         return rows[chosen], weights
 
     def draw(self, size: int, *, random_state: Seed = None) -> Any:
@@ -190,16 +163,14 @@ class SVMCoreset(Selector):
         -------
         indices, weights : as in `multinomial_draw`
         """
-        points = Points(centred(X, sample_weight)[0])
-        center = points.means(np.zeros(points.n, dtype=np.int64), sample_weight, 1)[0][0]
-        q = sample_weight / sample_weight.sum()
-        pull = sample_weight * np.sqrt(points.sq_dist(center))
+        X, q = centred(X, sample_weight)[0], sample_weight / sample_weight.sum()
+        pull = sample_weight * np.sqrt(sq_distances_to(X, X.T @ q))
         if pull.any():
             q = 0.5 * q + 0.5 * pull / pull.sum()
         return multinomial_draw(q, sample_weight, self.size, rng=rng)
 
     def _scores(self, X, rows, signs, u, rng, bar):
-        """The `Scores` of the rows `rows` of X, sorted by class, with signs and weights u."""
+        """Sensitivities, probabilities and margins of some `rows`, sorted by class, with signs and weights u."""
         total, price = u.sum(), hinge_price(self.l2, u.sum())
         A = with_ones(centred(X[rows], u)[0])  # moves the bias only; an offset costs no digits then
         rough = solve(A, signs, price * u, tol=self.xi)
@@ -210,34 +181,25 @@ class SVMCoreset(Selector):
         sides = np.searchsorted(signs, 0.0)
         sensitivities, counts = np.empty(len(u)), []
         for part in (slice(0, sides), slice(sides, len(u))):
-            mine = Points(A[part, :-1])
+            mine = A[part, :-1]
             labels, centers, weight = self._clusters(mine, u[part], bound, constants, rng)
-            distance = mine.distances(labels, centers)
-            sensitivities[part] = bound(distance, u[part], weight[labels], **constants)
+            sensitivities[part] = bound(distances(mine, labels, centers), u[part], weight[labels], **constants)
             counts.append(int(np.count_nonzero(weight)))
             bar.update()
         margins = signs * (A @ rough.w)
         q = mixture(sensitivities, A, u, margins) if self.rule == "mixture" else sensitivities / sensitivities.sum()
         bar.update()
-        return Scores(sensitivities, q, margins, tuple(counts), rough.lower_bound)
+        self.lower_bound_, self.n_clusters_ = float(rough.lower_bound), tuple(counts)
+        return sensitivities, q, margins
 
-    def _clusters(self, points, u, bound, constants, rng):
+    def _clusters(self, X, u, bound, constants, rng):
         """Labels, weighted means and weights of the clusters of one class."""
-        some = sample_rows(points.n, rng)
-        sample, scale = points.take(some), u.sum() / u[some].sum()
-        labels, centers = choose_clusters(self.n_clusters, sample, u[some] * scale, bound, constants, rng)
-        if points.n > len(some):
-            labels = points.nearest(centers)
-        return labels, *points.means(labels, u, len(centers))
-
-    def _keep(self, scores, rows, n):
-        self.sensitivities_ = np.zeros(n)
-        self.sensitivities_[rows] = scores.sensitivities
-        self.probabilities_ = np.zeros(n)
-        self.probabilities_[rows] = scores.probabilities
-        self.total_sensitivity_ = float(scores.sensitivities.sum())
-        self.lower_bound_ = float(scores.lower_bound)
-        self.n_clusters_ = scores.n_clusters
+        some = sample_rows(X.shape[0], rng)
+        scale = u.sum() / u[some].sum()
+        labels, centers = choose_clusters(self.n_clusters, X[some], u[some] * scale, bound, constants, rng)
+        if X.shape[0] > len(some):
+            labels = nearest_center(X, centers)
+        return labels, *cell_means(X, labels, u, len(centers))
 
     def sample_size(self, eps: Any, delta: Any, *, constant: float = 1.0) -> Any:
         """Draws after which the coreset is within a factor 1 +- eps of every cost (Theorem 5.3).
@@ -285,7 +247,7 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     Parameters
     ----------
     n_clusters : "auto", "log" or int
-    sample : Points
+    sample : array or CSR matrix, shape (n, d)
     u : float array; weights of the sample, adding up to the class's
     bound, constants : the bound, and its `total_weight`, `price`, `opt`
     rng : numpy.random.Generator
@@ -297,11 +259,11 @@ def choose_clusters(n_clusters, sample, u, bound, constants, rng):
     """
     log_n = max(1, int(np.ceil(np.log(max(constants["total_weight"], 2.0)))))
     k = {"auto": MOST_CLUSTERS, "log": log_n}.get(n_clusters, n_clusters)
-    prefixes = seeds(sample, u, min(k, sample.n), rng=rng)
+    prefixes = seeds(sample, u, min(k, sample.shape[0]), rng=rng)
     k = len(prefixes)
     if n_clusters == "auto":
         k = _cheapest(sample, u, prefixes, bound, constants)
-    return prefixes[k - 1], sample.means(prefixes[k - 1], u, k)[0]
+    return prefixes[k - 1], cell_means(sample, prefixes[k - 1], u, k)[0]
 
 
 def _cheapest(sample, u, prefixes, bound, constants):
@@ -310,8 +272,8 @@ def _cheapest(sample, u, prefixes, bound, constants):
     k = 1
     while k <= len(prefixes):
         labels = prefixes[k - 1]
-        centers, weight = sample.means(labels, u, k)
-        total = bound(sample.distances(labels, centers), u, weight[labels], **constants).sum()
+        centers, weight = cell_means(sample, labels, u, k)
+        total = bound(distances(sample, labels, centers), u, weight[labels], **constants).sum()
         if total < WORTH * best_total:
             best, best_total = k, total
         k = max(k + 1, int(GROWTH * k))

@@ -13,13 +13,12 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from handful.baselines.centers import seeds_one_by_one
-from handful.linalg import cell_means, nearest_center
 from handful.svm.interior_point import gram
 
 GUARD = 0.2  # the bound's part of the probability; this and MARGIN by measurement on HTRU, Credit and Skin
 MARGIN = 1.5  # the other part: points whose margin at the rough solution is below
 FULL = 512  # with more features their variances stand for the covariance
-RIDGE = 1e-6  # relative to the mean variance, for features that depend on one another
+RIDGE = 1e-6  # relative to the mean square of each feature, for features that depend on one another
 ENTRIES = 1 << 20  # of the dense matrices that are made at a time
 
 
@@ -29,42 +28,18 @@ def strips(n, width):
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-class Points:
-    """Centred rows of a class, float64, dense or CSR, and what partitions ask of them."""
-
-    def __init__(self, X) -> None:
-        self.X = X
-        self.n = X.shape[0]
-        self.sq_norms = row_norms(X, squared=True)
-
-    def take(self, rows):
-        return Points(self.X[rows])
-
-    def sq_dist(self, center):
-        """Squared distances to one point, shape (n,)."""
-        return np.maximum(0.0, self.sq_norms - 2.0 * (self.X @ center) + center @ center)
-
-    def nearest(self, centers):
-        """The nearest of the `centers`, shape (k, d), of each row."""
-        return nearest_center(self.X, centers)
-
-    def means(self, labels, u, k):
-        """Weighted means, shape (k, d), and weights, shape (k,), of the clusters."""
-        return cell_means(self.X, labels, u, k)
-
-    def distances(self, labels, centers):
-        """The distance of each row to the center of its cluster, shape (n,)."""
-        if not sparse.issparse(self.X):
-            parts = [row_norms(self.X[s] - centers[labels[s]]) for s in strips(self.n, self.X.shape[1])]
-            return np.concatenate(parts)
-        own = np.empty(self.n)
-        for k, center in enumerate(centers):  # one at a time: n rows of length d do not fit for many features
-            mine = np.flatnonzero(labels == k)
-            own[mine] = self.X[mine] @ center
-        return np.sqrt(np.maximum(0.0, self.sq_norms - 2.0 * own + (centers**2).sum(axis=1)[labels]))
+def distances(X, labels, centers):
+    """The distance of each row of a dense or CSR matrix to the center of its cluster, shape (n,)."""
+    if not sparse.issparse(X):
+        return np.concatenate([row_norms(X[s] - centers[labels[s]]) for s in strips(*X.shape)])
+    own = np.empty(X.shape[0])
+    for k, center in enumerate(centers):  # one at a time: n rows of length d do not fit for many features
+        mine = np.flatnonzero(labels == k)
+        own[mine] = X[mine] @ center
+    return np.sqrt(np.maximum(0.0, row_norms(X, squared=True) - 2.0 * own + (centers**2).sum(axis=1)[labels]))
 
 
-def seeds(points, u, k, *, rng):
+def seeds(X, u, k, *, rng):
     """Partitions around up to `k` rows, chosen by weighted k-means++ seeding (u times squared distance).
 
     Returns
@@ -72,9 +47,10 @@ def seeds(points, u, k, *, rng):
     list of at most k int arrays, shape (n,): labels[j] is the partition by the first j + 1 of them; fewer where
     no row is left at a distance
     """
-    label, closest, labels = np.zeros(points.n, dtype=np.int64), np.inf, []
-    for _, sq_dist in islice(seeds_one_by_one(points.X, u, rng.random), k):
-        label = np.where(sq_dist < closest, len(labels), label)
+    label, closest, labels = np.zeros(X.shape[0], dtype=np.int64), np.inf, []
+    rounding = 1e-14 * row_norms(X, squared=True).max()  # what differs by less is a tie, of dense and of sparse rows
+    for _, sq_dist in islice(seeds_one_by_one(X, u, rng.random), k):
+        label = np.where(sq_dist < closest - rounding, len(labels), label)
         closest = np.minimum(closest, sq_dist)
         labels.append(label)
     return labels
@@ -85,24 +61,21 @@ def sq_mahalanobis(A, u):
 
     Parameters
     ----------
-    A : ``[X, 1]`` as from `handful.svm.interior_point.with_ones`, shape (n, d + 1)
+    A : ``[X, 1]`` of centred rows as from `handful.svm.interior_point.with_ones`, shape (n, d + 1)
     u : float array, shape (n,), weights
     """
-    X, weight = A[:, :-1], u.sum()
+    X, weight, tiny = A[:, :-1], u.sum(), np.finfo(float).tiny
     mean = (A.T @ u)[:-1] / weight
     if X.shape[1] <= FULL:
-        covariance = gram(A, u)[:-1, :-1] / weight - np.outer(mean, mean)
-        values, vectors = np.linalg.eigh(covariance)
-        T = vectors / np.sqrt(np.maximum(values, 0.0) + _ridge(np.diag(covariance)))
+        products = gram(A, u)[:-1, :-1] / weight
+        unit = 1.0 / np.sqrt(np.maximum(np.diag(products), tiny))
+        values, vectors = np.linalg.eigh(unit * (products - np.outer(mean, mean)) * unit[:, None])
+        T = unit[:, None] * vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE)
         return np.concatenate([row_norms(X[s] @ T - mean @ T, squared=True) for s in strips(len(u), X.shape[1])])
     squares = X.power(2) if sparse.issparse(X) else X**2
-    variances = squares.T @ u / weight - mean**2
-    scale = 1.0 / (np.maximum(variances, 0.0) + _ridge(variances))
+    products = squares.T @ u / weight
+    scale = 1.0 / np.maximum(np.maximum(products - mean**2, 0.0) + RIDGE * products, tiny)
     return np.maximum(0.0, squares @ scale - 2.0 * (X @ (mean * scale)) + mean**2 @ scale)
-
-
-def _ridge(variances):
-    return max(RIDGE * variances.mean(), np.finfo(float).tiny)
 
 
 def mixture(sensitivities, A, u, margins):

@@ -6,18 +6,19 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import assert_all_finite, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator, check_options, check_sample_weight, integer
+from handful.checks import as_generator, check_sample_weight
 from handful.coreset import Coreset, check_selector, reduced
+from handful.options import Options, check_options
 from handful.types import Block, Table, check_form, form_of
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
 
-class StreamMemory(BaseEstimator):
+class StreamMemory(Options):
     """Base class: checks each chunk of a stream, and gives the weighted rows that a subclass holds.
 
     A subclass implements ``_chosen() -> Block or None`` and ``_take_in(X, y, sample_weight)``. The attributes that it
@@ -25,8 +26,7 @@ class StreamMemory(BaseEstimator):
     stream that was pickled goes on as if it had never stopped.
     """
 
-    _options = {"size": integer()}
-    _undone_by: type = Exception  # what leaves a stream as it was before the chunk
+    _undone_by = Exception  # what leaves a stream as it was before the chunk
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
@@ -181,34 +181,18 @@ class StreamMemory(BaseEstimator):
             raise
 
     def _open(self, X, y, sample_weight):
-        """Begin a stream, or go on with it; returns the chunk, all of it checked but the values of X."""
+        """Begin a stream, or go on with it; returns the chunk, checked."""
         if not hasattr(self, "seed_"):
             self._start()
         self._check_begun()
         if hasattr(self, "selector"):
             check_selector(self.selector)
-            if y is None and getattr(self.selector, "_needs_y", False):
-                raise ValueError(
-                    f"{type(self.selector).__name__} requires y to be passed, but the target y is None: "
-                    "give the labels of every chunk."
-                )
-        self._top = None
-        X = X.tocsr() if sparse.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
-        if len(X.shape) != 2:
-            raise ValueError(f"X must be 2-d, rows and features, got shape {X.shape}.")
-        if X.shape[1] == 0:
-            raise ValueError(f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)  # names and width
+        self._top, first = None, not hasattr(self, "n_features_in_")
+        rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
+        checked = validate_data(self, X, y, **rules)
+        X, y = (checked, None) if y is None else checked
         n = X.shape[0]
-        if y is not None:
-            y = np.asarray(y)
-            if y.shape != (n,):
-                raise ValueError(f"y must have shape ({n},), one label a row, got {y.shape}.")
-            if y.dtype.kind == "c":
-                raise ValueError(f"Complex data not supported: y must hold labels, got {y.dtype}.")
         if n:
-            if y is not None:
-                assert_all_finite(y, input_name="y")
             form = {what: words for what, words in form_of(X, y).items() if what != "columns"}
             check_form(self._form or form, form, "the chunk", "the stream so far")
             self._form = form
@@ -219,17 +203,10 @@ class StreamMemory(BaseEstimator):
         return X, y, sample_weight
 
     def _chunk_rows(self, X, y, sample_weight):
-        """Rows of an open chunk as a Block with ids from `n_seen_` on, once their values are checked."""
-        X = X if sparse.issparse(X) else np.array(X)  # copies: no view of a file, or of what the caller may change
-        if X.dtype.kind == "c":
-            raise ValueError("Complex data not supported: X must hold real numbers.")
-        if X.dtype.kind not in "fiub":
-            X = X.astype(np.float64)
-        if not np.isfinite(X.data if sparse.issparse(X) else X).all():
-            raise ValueError("X contains NaN or infinity: every value of a stream must be finite.")
+        """Rows of an open chunk as a Block with ids from `n_seen_` on: copies, which the caller cannot change."""
+        X, y, sample_weight = (a if a is None or sparse.issparse(a) else np.array(a) for a in (X, y, sample_weight))
         n = X.shape[0]
-        weights = np.ones(n) if sample_weight is None else np.array(sample_weight)
-        return Block(X, None if y is None else np.array(y), weights, self.n_seen_ + np.arange(n))
+        return Block(X, y, np.ones(n) if sample_weight is None else sample_weight, self.n_seen_ + np.arange(n))
 
     def _reduce(self, nodes, level, index):
         if sum(map(len, nodes)) > self.size:

@@ -1,15 +1,15 @@
 """Reservoirs: samples of a stream, uniform over all rows or balanced over the classes."""
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from handful.checks import integer, or_none
+from handful.options import Count
 from handful.streaming.base import StreamMemory
-from handful.types import joined
+from handful.types import Seed, joined
 
 
 class Reservoir(StreamMemory):
@@ -42,9 +42,9 @@ class Reservoir(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    def __init__(self, size: int = 100, *, random_state: Any = None) -> None:
-        self.size = size
-        self.random_state = random_state
+    size: Count = 100
+    _: KW_ONLY
+    random_state: Seed = None
 
     _undone_by = BaseException
     _needs_y = False
@@ -66,8 +66,6 @@ class Reservoir(StreamMemory):
         return super().partial_fit(X, y)
 
     def _take_in(self, X, y, sample_weight):
-        if self._needs_y and y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed: it balances the classes of y.")
         if sample_weight is not None and (np.asarray(sample_weight) != 1).any():
             raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
         rows = self._chunk_rows(*self._open(X, y, None))
@@ -76,6 +74,11 @@ class Reservoir(StreamMemory):
             places = self._places(rows)  # the place that each row takes, -1 for none
             self.n_seen_ += len(rows)
             self._store(rows, places)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required |= self._needs_y
+        return tags
 
     def _start(self):
         super()._start()
@@ -198,15 +201,13 @@ class ReservoirCoreset(ClassBalancedReservoir):
     (20, 2000, 200)
     """
 
-    _options = {"n_held": or_none(integer())}
     _needs_y = False
 
-    def __init__(self, selector: Any, *, size=100, n_held=None, balanced=True, random_state=None) -> None:
-        self.selector = selector
-        self.size = size
-        self.n_held = n_held
-        self.balanced = balanced
-        self.random_state = random_state
+    selector: Any
+    _: KW_ONLY
+    size: Count = 100
+    n_held: Count | None = None
+    balanced: bool = True
 
     def _start(self):
         super()._start()

@@ -1,10 +1,11 @@
 """`MergeReduce`: the coreset of a stream whose rows cannot all be kept."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from handful.checks import integer, or_none
+from handful.options import Count
 from handful.streaming.base import StreamMemory
 from handful.types import Seed, joined
 
@@ -48,24 +49,13 @@ class MergeReduce(StreamMemory):
     ((20, 1), True, (20,))
     """
 
-    _options = {"leaf_size": integer(), "n_slots": or_none(integer())}
-
-    def __init__(
-        self,
-        selector: Any,
-        *,
-        size: int = 100,
-        leaf_size: int = 1000,
-        n_slots: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.selector = selector
-        self.size = size
-        self.leaf_size = leaf_size
-        self.n_slots = n_slots
-        self.random_state = random_state
-        self.verbose = verbose
+    selector: Any
+    _: KW_ONLY
+    size: Count = 100
+    leaf_size: Count = 1000
+    n_slots: Count | None = None
+    random_state: Seed = None
+    verbose: bool = False
 
     def _start(self):
         super()._start()
@@ -78,8 +68,8 @@ class MergeReduce(StreamMemory):
         with tqdm(total=n, desc="MergeReduce", unit="row", disable=not self.verbose) as bar:
             while start < n:
                 part = slice(start, min(n, start + max(0, self.leaf_size - sum(map(len, self._leaf)))))
-                sides = (None if side is None else side[part] for side in (y, sample_weight))
-                rows = self._chunk_rows(X.iloc[part] if hasattr(X, "iloc") else X[part], *sides).of_positive_weight()
+                chunk = (None if side is None else side[part] for side in (X, y, sample_weight))
+                rows = self._chunk_rows(*chunk).of_positive_weight()
                 self.n_seen_ += part.stop - start
                 self._leaf = [*self._leaf, rows] if len(rows) else self._leaf
                 if sum(map(len, self._leaf)) >= self.leaf_size:

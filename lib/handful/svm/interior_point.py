@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from handful.checks import physical_memory
+from handful.checks import check_memory, physical_memory
 
 STEP_BACK = 0.995  # of the way to the boundary
 CLIP = 10.0  # a second-order correction may move a product by this many targets (Gondzio 1996)
@@ -116,11 +116,7 @@ def minimise(A, y, c, *, tol, linear=0.0, constant=0.0, start=None, mu=1.0, max_
         where the Gram matrices of d features do not fit in the machine's memory; nothing is allocated
     """
     d = A.shape[1] - 1
-    if not gram_fits(d):
-        raise MemoryError(
-            f"the interior-point method needs {gram_bytes(d):,} bytes for {d} features, more than the "
-            f"{physical_memory():,} of this machine: take fewer features."
-        )
+    check_memory(f"the interior-point method for {d} features", gram_bytes(d), "take fewer features")
     penalised, linear = np.append(np.ones(d), 0.0), linear + np.zeros(d + 1)
     w = np.zeros(d + 1) if start is None else start
     slack = y * (A @ w) - 1.0

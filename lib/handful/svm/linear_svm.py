@@ -1,11 +1,12 @@
 """`LinearSVM`: the exact soft-margin SVM, with a certificate."""
 
 import warnings
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
@@ -14,16 +15,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
     check_magnitude,
-    check_options,
     check_rows,
     check_sample_weight,
     check_vector,
-    integer,
-    number,
-    or_none,
     signed_labels,
 )
 from handful.linalg import centred, one_blas_thread
+from handful.options import Count, Options, Positive, check_options
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
 from handful.types import Table
@@ -83,7 +81,7 @@ def svm_objective(X: Table, y: Table, w: Any, *, l2: float | None = None, sample
     return 0.5 * w[:-1] @ w[:-1] + hinge_price(l2, u.sum()) * (u @ hinge)
 
 
-class LinearSVM(ClassifierMixin, BaseEstimator):
+class LinearSVM(ClassifierMixin, Options):
     """Linear support vector classifier, solved to a certified duality gap; several classes one against the rest.
 
     Minimises the weighted mean of the hinge losses ``[1 - y_i (<x_i, w> + b)]_+`` plus ``l2 / 2 * |w|^2``, the bias
@@ -134,23 +132,12 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
     True
     """
 
-    intercept_: np.ndarray
-    _options = {"l2": or_none(number(above=0)), "tol": number(above=0), "max_iter": integer()}
-
-    def __init__(
-        self,
-        *,
-        l2: float | None = None,
-        class_weight: Any = None,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        warm_start: bool = False,
-    ) -> None:
-        self.l2 = l2
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
+    _: KW_ONLY
+    l2: Positive | None = None
+    class_weight: Any = None
+    tol: Positive = 1e-8
+    max_iter: Count = 200
+    warm_start: bool = False
 
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
@@ -181,7 +168,7 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             X, y, sample_weight = X[present], y[present], sample_weight[present]
         self.classes_, signs = signed_labels(y, "an SVM", several=True)
         signs = np.atleast_2d(signs)
-        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(signs, sample_weight)
+        c = hinge_price(self.l2, sample_weight.sum()) * sample_weight * self._class_factors(y, sample_weight)
         X, center = centred(X, c)
         starts: Any = [None] * len(signs)
         if warm is not None and warm.shape == (len(signs), X.shape[1]):
@@ -209,22 +196,17 @@ class LinearSVM(ClassifierMixin, BaseEstimator):
             )
         return self
 
-    def _class_factors(self, signs, sample_weight):
+    def _class_factors(self, y, sample_weight):
         # The factor of each row's class.
         if self.class_weight is None:
             return 1.0
-        members = np.vstack([-signs, signs]) > 0 if len(signs) == 1 else signs > 0
-        if self.class_weight == "balanced":
-            mass = members @ sample_weight
-            factors = mass.sum() / (len(mass) * mass)
-        else:
-            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=sample_weight)
         if not ((factors > 0) & np.isfinite(factors)).all():
             raise ValueError(
                 f"class_weight of LinearSVM must hold positive numbers, got {factors}: leave out the rows of a class "
                 "that is not to count."
             )
-        return factors @ members
+        return factors[np.searchsorted(self.classes_, y)]
 
     @by_blocks
     def decision_function(self, X: Table) -> np.ndarray:

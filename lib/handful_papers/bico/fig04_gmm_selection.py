@@ -8,10 +8,7 @@ def evidence(run):
     rows = run.rows[run.rows.method == "bico"].drop(columns="method").set_index(["size", "law", "seed"]).sort_index()
     at, left = rows.loc[30], rows.loc[25] / rows.loc[10]  # share of the error that is left
     components = {"means": at.mean_error / MEANS, "covariances": at.covariance_error / COVARIANCES}
-    first = {
-        "covariances": left.mean_error / left.covariance_error,
-        "weights": left.mean_error / left.weight_error,
-    }
+    first = {"covariances": left.mean_error / left.covariance_error, "weights": left.mean_error / left.weight_error}
     run.facts.update(data_laws=run.rows["law"].nunique())
     return {
         "bico-fig04-thirty-paper": _by_law({"": 100 * at.error}),

@@ -29,6 +29,7 @@ class NetworkCoresets:
     ----------
     data : "digits", "mnist" or "cifar10"
     n, side : training rows taken, and pixels of a side to which images are averaged
+    shift : pixels by which images are moved at most in training; None for an eighth of a side
     networks : names of `image_network` by the paper's names
     train : options of `TrainConfig`
     n_start, batch_size : random rows at the start, rows a round
@@ -37,14 +38,15 @@ class NetworkCoresets:
     device : of torch
     """
 
-    def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, device=None):
+    def __init__(self, data, *, n, side, networks, train, n_start, batch_size, sizes, n_terms, shift=None, device=None):
         X, y, X_test, y_test = images(data)
         self.shape = (SHAPES[data][0], side, side)
         rows = np.random.default_rng(0).permutation(len(X))[:n]
         self.X, self.X_test = (averaged(part, SHAPES[data], side).reshape(len(part), -1) for part in (X[rows], X_test))
         self.y, self.y_test = y[rows], y_test
         self.networks, self.device = networks, device
-        augment = shift_and_flip(self.shape, pad=max(1, side // 8), flip=data == "cifar10")
+        pad = max(1, side // 8) if shift is None else shift
+        augment = shift_and_flip(self.shape, pad=pad, flip=data == "cifar10")
         self.train = TrainConfig(augment=augment, **train)
         self.n_start, self.batch, self.sizes, self.terms = n_start, batch_size, sorted(sizes), n_terms
 
@@ -212,10 +214,11 @@ def _of_one_set(rows, many):
 
 
 def _facts(rows, networks):
-    """The least accuracy of a network on the rows that train it when these are all rows; whether coresets are small."""
+    """How many rows there are; whether coresets are small; a network's least training accuracy on all rows."""
     full = rows[rows.method == "full"]
     share = rows[rows.method != "full"].groupby("set")["size"].max() / full.groupby("set")["size"].max()
-    facts, full = {"half_of_the_rows": int((share <= 0.5).all())}, full[full.network.isin(networks)]
+    facts = {"half_of_the_rows": int((share <= 0.5).all()), "rows": int(full["size"].min())}
+    full = full[full.network.isin(networks)]
     if full.empty:
         return facts
     return facts | {"train_accuracy": float(full.groupby(["set", "network"]).train_accuracy.mean().min())}

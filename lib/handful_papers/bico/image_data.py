@@ -3,10 +3,7 @@
 SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "cifar10": (3, 32, 32)}  # channels, height, width
 BRIGHTEST = {"digits": 16.0, "mnist": 255.0, "cifar10": 255.0}
 # Mean and standard deviation of the channels, on a scale from 0 to 1.
-CHANNELS = {
-    "mnist": ([0.1307], [0.3081]),
-    "cifar10": ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]),
-}
+CHANNELS = {"mnist": ([0.1307], [0.3081]), "cifar10": ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010])}
 
 
 def shape_of(pixels):

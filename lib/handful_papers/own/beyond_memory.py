@@ -5,7 +5,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from handful.blocks import Blocks
@@ -131,8 +131,9 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
     measured rows to the nearest centre), seconds (CPU, reading included), megabytes (peak of the process), imports (of
     these before the fit) and file_megabytes
     """
-    folder, found = Path(mkdtemp()), []
-    try:
+    found = []
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         (folder / "data").mkdir(), (folder / "test").mkdir()
         n_bytes = write_rows(folder / "data", dataset, rows, seed=0)
         write_rows(folder / "test", dataset, measured, seed=1)
@@ -146,10 +147,6 @@ def curve_rows(dataset, seed, *, rows, measured, arms, kmeans_rows):
             error = quantization_error(held_out, centers.astype(np.float32)) / measured
             row = dict(method=method, clusters=clusters, size=size, n=rows, error=error, seconds=seconds)
             found.append(row | dict(megabytes=megabytes, imports=imports, file_megabytes=n_bytes / 2**20))
-    finally:
-        for path in sorted(folder.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        folder.rmdir()
     return found
 
 

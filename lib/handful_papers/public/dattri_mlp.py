@@ -1,18 +1,18 @@
 """dattri's attribution table of a network: scores from the tangent kernel of a network that has hardly been trained."""
 
 import time
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
+from handful import network_influence
 from scipy.stats import rankdata
 from torch import nn
 
-from handful_papers.claims import DATA, Evidence
+from handful_papers.public import dattri_lds
 from handful_papers.public.dattri_lds import images
-from handful_papers.published import published
 
-ITEM = "dattri, MNIST, network"
 BATCH, RATE, MOMENTUM, DROPOUT = 64, 0.01, 0.9, 0.1  # of every training
 
 
@@ -82,30 +82,28 @@ def losses_of(layers, T, t):
 # --- scores
 
 
-def margins(layers, X, y):
-    """Of each row's margin log p / (1 - p): inputs and gradients of each layer; and p, its label's probability."""
-    inputs, z = forward(layers, X)
-    chances, labels = torch.softmax(z, dim=1), torch.eye(z.shape[1])[y]
-    others = chances * (1 - labels)
-    slope = labels - others / others.sum(dim=1, keepdim=True)
-    return inputs, backward(layers, inputs, slope), chances[torch.arange(len(y)), y]
+def network_of(layers):
+    """The network of these weights and biases, for `network_influence`."""
+    modules = []
+    for weights, biases in layers:
+        modules += [nn.Linear(*weights.T.shape), nn.ReLU()]
+        modules[-2].load_state_dict({"weight": weights, "bias": biases})
+    return nn.Sequential(*modules[:-1])
 
 
-def kernel(one, other):
-    """Products of the margins' gradients in all weights and biases, by layers: no gradient is ever written out."""
-    return sum((g @ h.T) * (a @ b.T + 1) for a, b, g, h in zip(one[0], other[0], one[1], other[1]))
+def products(layers, X, y, T, t):
+    """A control, (n, tests): products of the margins' gradients times the row's 1 - p, without the kernel's inverse."""
 
+    def margins(X, y):
+        inputs, z = forward(layers, X)
+        chances, labels = torch.softmax(z, dim=1), torch.eye(z.shape[1])[y]
+        others = chances * (1 - labels)
+        slope = labels - others / others.sum(dim=1, keepdim=True)
+        return inputs, backward(layers, inputs, slope), chances[torch.arange(len(y)), y]
 
-def kernel_scores(layers, X, y, T, t):
-    """What each row does to each test row's margin, and the plain products of the gradients; both (n, tests).
-
-    Ridge regression on the tangent features (TRAK, Park and others 2023, with no projection of the gradients): a row's
-    residual 1 - p times the kernel's inverse. The ridge is the mean of the kernel's diagonal.
-    """
-    train, test = margins(layers, X, y), margins(layers, T, t)
-    K, k, rest = kernel(train, train), kernel(train, test), (1 - train[2])[:, None]
-    K.diagonal().add_(K.diagonal().mean())
-    return (rest * torch.cholesky_solve(k, torch.linalg.cholesky(K))).numpy(), (rest * k).numpy()
+    (inputs, slopes, chances), test = margins(X, y), margins(T, t)
+    k = sum((g @ h.T) * (a @ b.T + 1) for a, b, g, h in zip(inputs, test[0], slopes, test[1]))
+    return ((1 - chances)[:, None] * k).numpy()
 
 
 def unit(scores):
@@ -161,38 +159,25 @@ def score_rows(dataset, seed, *, n, t, n_subsets, hidden, n_epochs, read_at, n_n
 
     add("random", 0, rng.normal(size=(n, t)), 0.0)
     for method, read, counts in (("early", read_at, n_networks), ("late", [n_epochs], [n_late])):
-        total, products, spent = 0.0, 0.0, 0.0
+        total, plain, spent = 0.0, 0.0, 0.0
         for k in range(1, max(counts) + 1):
             start = time.process_time()
             for layers in networks(np.arange(n), read):
-                one, plain = kernel_scores(layers, X, y, T, b)
-                total, products = total + unit(one), products + unit(plain)
+                total = total + unit(network_influence(network_of(layers), X, y, T, b))
+                plain = plain + unit(products(layers, X, y, T, b))
             spent += time.process_time() - start
             if k in counts:
                 add(method, k, total, spent)
-        add(f"{method}, products", k, products, spent)
+        add(f"{method}, products", k, plain, spent)
     return [row | dict(share=row["lds"] / ceiling if ceiling else 0.0) for row in found]
 
 
-def printed():
-    """The published LDS of each method, a Series, the largest first."""
-    table = published("public", ITEM)
-    return table.set_index("row").value.sort_values(ascending=False)
+# --- the published numbers, and which numbers decide the claims
 
-
-# --- which numbers decide the claims
+printed = partial(dattri_lds.printed, "dattri, MNIST, network")
 
 
 def evidence(run):
     """Claim -> the numbers of a run that decide it."""
-    rows, theirs = run.rows, printed()
-    lds = rows.set_index(["method", "networks", "seed"]).lds
-    most, late = int(rows.networks.max()), int(rows[rows.method == "late"].networks.max())
-    claims = {
-        "public-mlp-published": lds["early", most] - theirs["TRAK-50"],
-        "public-mlp-one": lds["early", 1] - theirs["TRAK-50"],
-        "public-mlp-early": lds["early", late] - lds["late", late],
-    }
-    if "mnist" not in run.data:
-        return dict.fromkeys(claims, Evidence(lacks="the table is on MNIST", reason=DATA))
-    return {claim: lead.to_numpy() for claim, lead in claims.items()}
+    most = run.rows[(run.rows.method == "early") & (run.rows.networks == run.rows.networks.max())]
+    return {"public-mlp-published": (most.lds - printed()["TRAK-50"]).to_numpy()}

@@ -6,13 +6,7 @@ from itertools import product
 import numpy as np
 from handful.clustering.minibatch import kmeans_step
 from handful.data import load
-from handful.sampling import (
-    BanditSampler,
-    FixedMixture,
-    MixtureSampler,
-    UniformSampler,
-    distance_components,
-)
+from handful.sampling import BanditSampler, FixedMixture, MixtureSampler, UniformSampler, distance_components
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances_argmin_min
