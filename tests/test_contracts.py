@@ -490,9 +490,9 @@ OTHERS = {
     "words for labels": lambda X, y: (X, np.array(["no", "yes"])[y]),
     "other columns": lambda X, y: (np.hstack([X, X**2]), y),
     "a frame": lambda X, y: (pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]), y),
+    "a bag": lambda X, y: (bag([(X[:40], y[:40]), (X[40:], y[40:])], npartitions=2), None),
     "sparse rows": lambda X, y: (sparse.csr_array(np.round(X)), y),
     "blocks": lambda X, y: (Blocks(X, y, rows=40), None),
-    "a bag": lambda X, y: (bag([(X[:40], y[:40]), (X[40:], y[40:])], npartitions=2), None),
     "few rows": lambda X, y: (X[:30], y[:30]),
 }
 

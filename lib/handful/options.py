@@ -1,11 +1,23 @@
 """Options of the public classes, declared once: fields whose types say what they may be."""
 
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
 from inspect import get_annotations
 from types import NoneType, UnionType
-from typing import Annotated, Literal, TypeAlias, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from sklearn.base import BaseEstimator
 
@@ -46,6 +58,9 @@ class Options(BaseEstimator):
         super().__init_subclass__(**given)
 
 
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
 @contextmanager
 def restored(thing, errors=Exception):
     """Context in which one of `errors` leaves the attributes of `thing` as they were before it."""
@@ -58,7 +73,7 @@ def restored(thing, errors=Exception):
         raise
 
 
-def all_or_nothing(method):
+def all_or_nothing(method: Method) -> Method:
     """A method of an estimator which, where it raises an error, leaves the attributes as they were."""
 
     @wraps(method)
@@ -66,7 +81,7 @@ def all_or_nothing(method):
         with restored(self):
             return method(self, *args, **kwargs)
 
-    return call
+    return cast(Method, call)
 
 
 def check_options(thing):
