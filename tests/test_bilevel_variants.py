@@ -269,7 +269,11 @@ def test_options_of_options_are_parameters_of_the_selector():
         (dict(strategy="exchange", weighting="corrective"), {}, "take 'optimised', which does so at the end"),
         (dict(outer="validation"), {}, "with no validation set"),
         ({}, dict(validation=(np.ones((4, 3)), np.ones(4))), "with a validation set"),
-        (dict(outer="validation"), dict(validation=(np.ones((4, 2)), np.ones(4))), "has 2 features, but X has 3"),
+        (
+            dict(outer="validation"),
+            dict(validation=(np.ones((4, 2)), np.ones(4))),
+            "validation: X has 2 features, but .* 3",
+        ),
         (dict(outer="validation"), dict(validation=(np.ones((4, 3)), 7 * np.ones(4))), "classes that y has not"),
     ],
     ids=str,

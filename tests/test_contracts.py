@@ -11,6 +11,7 @@ import pkgutil
 import re
 import threading
 import warnings
+from contextlib import suppress
 from importlib import import_module
 
 import handful
@@ -45,6 +46,7 @@ from handful.active import (
     UniformQuery,
 )
 from handful.bilevel import AnyEstimatorCoreset, ProxyCoreset
+from handful.blocks import Blocks
 from handful.clustering import MiniBatchKMeans, quantization_error
 from handful.continual import ReplayBuffer
 from handful.data import standardise
@@ -68,13 +70,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from test_selectors import SELECTORS
 from threadpoolctl import threadpool_info, threadpool_limits
 
 EXAMPLES = int(os.environ.get("HANDFUL_EXAMPLES", 12))
-LEARNED = ("indices_", "weights_", "coef_", "intercept_", "cluster_centers_", "labels_")
+ASKED = ("predict", "transform", "score_samples", "decision_function")
+LEARNED = ("indices_", "weights_", "coef_", "intercept_", "cluster_centers_", "labels_", "_n_features_out")
 
 
 def every():
@@ -91,7 +95,14 @@ def every():
 
 
 EVERY = list(every())
+FOREST = ExtraTreesClassifier(5, max_leaf_nodes=8)
+TRANSFORMERS = [
+    Nystrom(RBF(gamma=0.1), n_landmarks=9, random_state=0),
+    TreeLeaves(FOREST, random_state=0),
+    MeasurementSelector(size=1),
+]
 each = pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
+each_fitted = pytest.mark.parametrize("estimator", EVERY + TRANSFORMERS, ids=lambda e: type(e).__name__)
 STREAMS = [e for e in EVERY if hasattr(e, "partial_fit")]
 # Whose choice depends on distances alone, so that a common shift or scale of all rows changes nothing.
 OF_DISTANCES = ("KCenter", "KMeansPlusPlus", "LightweightCoreset", "Medoids", "MiniBatchKMeans", "VCGMM")
@@ -115,6 +126,13 @@ def learned(estimator):
     found = {name: np.asarray(getattr(estimator, name)) for name in LEARNED if hasattr(estimator, name)}
     assert found, "nothing learned under a known name"
     return found
+
+
+def answers(estimator, X):
+    """What a fitted estimator says of rows, too."""
+    return {ask: np.asarray(getattr(estimator, ask)(X)) for ask in ASKED if hasattr(estimator, ask)} | learned(
+        estimator
+    )
 
 
 def assert_same(a, b, **tolerance):
@@ -285,10 +303,17 @@ def test_columns_in_another_order_are_refused(estimator):
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     other = frame[frame.columns[::-1]]
     found = fit(estimator, frame, y)
+    assert found.feature_names_in_.tolist() == frame.columns.tolist()
     asks = ("predict", "transform", "score_samples", "decision_function")
     calls = [lambda ask=ask: getattr(found, ask)(other) for ask in asks if hasattr(found, ask)]
     if hasattr(found, "partial_fit"):
         calls.append(lambda: found.partial_fit(other, y))
+    if hasattr(found, "log_likelihood"):
+        draws = np.zeros((100, X.shape[1] + 1))
+        calls += [lambda: found.log_likelihood(draws, other, y), lambda: found.check(draws, other, y)]
+        calls.append(lambda: found.check(draws, Blocks(other, y, rows=30)))
+    if takes(found, "validation"):
+        calls.append(lambda: clone(found).set_params(outer="validation").fit(frame, y, validation=(other, y)))
     for call in calls:
         with pytest.raises(ValueError, match=r"(?i)feature names|columns"):
             call()
@@ -415,14 +440,75 @@ def test_draws_along_the_rows_do_not_tell_a_row_of_weight_two_from_the_row_twice
     np.testing.assert_array_equal(weighted.labels_[rows], repeated.labels_)
 
 
-@each
+REFUSED = {  # rows of other columns than those before, and labels
+    "no rows": lambda X, y: (X[:0], y[:0]),
+    "NaN in a frame": lambda X, y: (pd.DataFrame(with_entry(X, np.nan), columns=list("abcdefg")), y),
+    "one class": lambda X, y: (X, np.zeros(len(y), dtype=int)),
+    "few rows": lambda X, y: (X[:2], y[:2]),
+    "huge rows": lambda X, y: (1e200 * X, y),
+    "targets": lambda X, y: (X, X[:, 0]),
+    "rows in blocks, of one class": lambda X, y: (Blocks(X, 0 * y, rows=30), None),
+}
+
+
+@each_fitted
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
 def test_a_fit_that_is_refused_leaves_the_one_before(estimator):
     X, y, _ = table("normal", 10, n=100)
+    other, refused = np.random.default_rng(0).normal(size=(60, 7)), 0
+    for odd in REFUSED.values():
+        found = fit(estimator, X, y)
+        expected, before = answers(found, X), dict(vars(found))
+        with suppress(ValueError, TypeError):
+            found.fit(*odd(other, y[:60]))
+            continue
+        assert vars(found).keys() == before.keys()
+        assert all(vars(found)[name] is before[name] for name in before)
+        assert_same(answers(found, X), expected)
+        refused += 1
+    assert refused
+
+
+@each_fitted
+def test_an_option_set_after_a_fit_changes_no_answer_or_is_refused_by_name(estimator):
+    X, y, _ = table("normal", 16, n=60)
     found = fit(estimator, X, y)
-    before = learned(found)
-    with pytest.raises(ValueError, match=ODD["no rows"][1]):
-        found.fit(X[:0], y[:0])
-    assert_same(learned(found), before)
+    expected, state = answers(found, X), pickle.dumps(found)
+    for name, value in found.get_params().items():
+        others = {int: 50, float: 0.3, bool: value is False}
+        if type(value) in others:
+            changed = pickle.loads(state).set_params(**{name: others[type(value)]})
+            said, refusal = attempt(answers, changed, X)
+            assert name in refusal if refusal else not assert_same(said, expected)
+
+
+def bag(parts, **options):
+    return pytest.importorskip("dask.bag").from_sequence(parts, **options)
+
+
+OTHERS = {
+    "words for labels": lambda X, y: (X, np.array(["no", "yes"])[y]),
+    "other columns": lambda X, y: (np.hstack([X, X**2]), y),
+    "a frame": lambda X, y: (pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]), y),
+    "a bag": lambda X, y: (bag([(X[:40], y[:40]), (X[40:], y[40:])], npartitions=2), None),
+    "sparse rows": lambda X, y: (sparse.csr_array(np.round(X)), y),
+    "blocks": lambda X, y: (Blocks(X, y, rows=40), None),
+    "few rows": lambda X, y: (X[:30], y[:30]),
+}
+
+
+@each_fitted
+def test_another_fit_of_the_same_object_is_that_of_a_fresh_one_and_keeps_nothing(estimator):
+    found = fit(estimator, *table("normal", 15, n=120)[:2])
+    X, y, _ = table("normal", 14, n=80)
+    for make in OTHERS.values():
+        data = make(X, y)
+        fresh, _ = attempt(estimator, *data)
+        if fresh is not None:
+            found.fit(*data)
+            assert vars(found).keys() == vars(fresh).keys()
+            asked = data[0] if hasattr(data[0], "shape") else X
+            assert_same(answers(found, asked), answers(fresh, asked))
 
 
 # What is refused ------------------------------------------------------------------------------------------------------

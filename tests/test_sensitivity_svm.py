@@ -2,6 +2,7 @@ import os
 
 import numpy as np
 import pytest
+from handful.blocks import Blocks
 from handful.sensitivity.draws import inclusion_probabilities, multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm import SVMCoreset
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
@@ -177,6 +178,11 @@ def test_drawing_again_is_fitting_again_without_the_scores(sampling, cancer):
     assert np.mean([c.weights.sum() for c in draws]) == pytest.approx(len(y), rel=0.1)
     with pytest.raises(ValueError, match="size must be an integer of at least 1"):
         fitted.draw(0)
+    fitted.fit(Blocks(X, y, rows=300))
+    with pytest.raises(ValueError, match="fitted to rows in blocks"):
+        fitted.draw(40)
+    with pytest.raises(ValueError, match="fitted to rows in blocks"):
+        fitted.sample_size(0.1, 0.1)
 
 
 def test_all_points_equal_and_two_rows_work():

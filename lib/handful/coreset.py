@@ -22,7 +22,7 @@ from handful.checks import (
     without_absent,
 )
 from handful.lazy import module_with_torch
-from handful.options import Count, Options, check_options
+from handful.options import Count, Options, all_or_nothing, check_options
 from handful.sources import is_dask, is_files
 from handful.types import Block, Seed, Table, joined, take_rows
 
@@ -145,9 +145,12 @@ class Selector(Options):
         """
         return self._fit(X, y, sample_weight)
 
+    @all_or_nothing
     def _fit(self, X, y, sample_weight, **options):
         # `options` are those of a subclass's `fit`, for its `_select`.
         check_options(self)
+        for name in [name for name in vars(self) if name.endswith("_")]:  # of an earlier fit
+            delattr(self, name)
         if is_blocks(X, y, sample_weight):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)
@@ -223,8 +226,9 @@ class Selector(Options):
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
         return X, without_absent(y, sample_weight), sample_weight
 
-    def _check_X_y(self, X, y):
-        options = dict(accept_sparse="csr" if self._takes_sparse else False, dtype=list(self._dtypes))
+    def _check_X_y(self, X, y, *, reset=True):
+        # Without `reset` the number and the names of the features must be those of the fit.
+        options = dict(accept_sparse="csr" if self._takes_sparse else False, dtype=list(self._dtypes), reset=reset)
         if y is None and self._needs_y:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "

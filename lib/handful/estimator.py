@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_para
 from handful.blocks import check_in_memory, is_blocks, rowwise
 from handful.checks import MAX_SEED, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose
-from handful.options import Options
+from handful.options import Options, all_or_nothing
 from handful.types import Seed, Table, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
@@ -97,6 +97,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     memory: Any = None
     random_state: Seed = None
 
+    @all_or_nothing
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None, **params: Any) -> Self:
         """Select from (X, y), then fit a clone of `estimator` on the weighted selection.
 
@@ -134,6 +135,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         return self
 
     @available_if(_estimator_has("partial_fit"))
+    @all_or_nothing
     def partial_fit(
         self, X: Table, y: Table = None, classes: Any = None, sample_weight: Table = None, **params: Any
     ) -> Self:

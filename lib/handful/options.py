@@ -1,11 +1,23 @@
 """Options of the public classes, declared once: fields whose types say what they may be."""
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from functools import partial, wraps
 from inspect import get_annotations
 from types import NoneType, UnionType
-from typing import Annotated, Literal, TypeAlias, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from sklearn.base import BaseEstimator
 
@@ -44,6 +56,32 @@ class Options(BaseEstimator):
             with suppress(NameError):  # readers see types without checks, unless one is known to type checkers alone
                 cls.__init__.__annotations__ = get_type_hints(cls.__init__) | {"return": None}
         super().__init_subclass__(**given)
+
+
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+@contextmanager
+def restored(thing, errors=Exception):
+    """Context in which one of `errors` leaves the attributes of `thing` as they were before it."""
+    before = dict(vars(thing))
+    try:
+        yield
+    except errors:
+        vars(thing).clear()
+        vars(thing).update(before)
+        raise
+
+
+def all_or_nothing(method: Method) -> Method:
+    """A method of an estimator which, where it raises an error, leaves the attributes as they were."""
+
+    @wraps(method)
+    def call(self, *args, **kwargs):
+        with restored(self):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, call)
 
 
 def check_options(thing):

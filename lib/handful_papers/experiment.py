@@ -327,11 +327,16 @@ def _is_plain(value):
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def run_of(record, folder):
-    """What `evidence(run)` sees of a record whose rows lie in `folder`."""
+def read_rows(path):
+    """The rows of a record, a data frame."""
     import pandas as pd
 
-    rows = pd.read_csv(Path(folder) / f"{record['item'].split('/')[1]}.csv", keep_default_na=False, na_values=[""])
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def run_of(record, folder):
+    """What `evidence(run)` sees of a record whose rows lie in `folder`."""
+    rows = read_rows(Path(folder) / f"{record['item'].split('/')[1]}.csv")
     return Run(rows, record["parameters"], dict(record["facts"]), record["profile"], tuple(record["data"]))
 
 

@@ -4,7 +4,7 @@ import importlib
 
 import numpy as np
 
-from handful_papers.experiment import figure, papers
+from handful_papers.experiment import figure, papers, read_rows
 from handful_papers.provenance import GENERATED, OWN, PART, write_atomically
 from handful_papers.published import beside
 from handful_papers.run import FIGURES
@@ -31,8 +31,6 @@ def ratios(row):
     Of cells of tables low and high are a standard deviation over our seeds and the paper's together, of effects the
     ends of the 95 % interval. What has no ratio, as one of them is not above 0, is left out.
     """
-    import pandas as pd
-
     paper, found = row["name"].split("/")[0], []
     for c in row["claims"]:
         values = [c[key] for key in ("ours", "low", "high", "paper")]
@@ -41,7 +39,7 @@ def ratios(row):
             found.append([*np.divide(values[:3], values[3]), True])
     declared = figure(row["name"]).get("beside")
     if declared:
-        rows = pd.read_csv(row["path"].with_suffix(".csv"), keep_default_na=False, na_values=[""])
+        rows = read_rows(row["path"].with_suffix(".csv"))
         module = importlib.import_module(f"handful_papers.{row['name'].replace('/', '.')}")
         for cell in beside(paper, declared, getattr(module, "cells", lambda rows: rows)(rows)).itertuples():
             if min(cell.ours, cell.value) > 0:

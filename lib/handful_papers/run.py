@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from handful_papers.claims import judge_all, read_record
-from handful_papers.experiment import GPU, claims_table, figure, names, run_of
+from handful_papers.experiment import GPU, claims_table, figure, names, read_rows, run_of
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
 NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
@@ -330,12 +330,12 @@ def audit(share, only=(), figures=FIGURES, tell=print):
             rows = figures / profile / f"{run.name}.csv"
             if not rows.is_file():
                 continue
-            record, rules = _read_rows(rows), figure(run.name)["expected"]
+            record, rules = read_rows(rows), figure(run.name)["expected"]
             with tempfile.TemporaryDirectory() as folder:
                 given = {"HANDFUL_AUDIT": str(share), "HANDFUL_AUDIT_ROWS": folder}
                 # Cells after a sweep may fail for rows that were not run; the sweeps have left theirs by then.
                 error = _papermill(run, Path(folder) / "out.ipynb", figures / profile, given)
-                parts = [_read_rows(path) for path in sorted(Path(folder).glob("*.csv"))]
+                parts = [read_rows(path) for path in sorted(Path(folder).glob("*.csv"))]
             # rows of a sweep that go into a summary alone have none of the figure's keys
             pairs = [at_equal_keys(part, record, rules) for part in parts if set(rules["keys"]) & set(part)]
             found[run.name] = [sentence for pair in pairs for sentence in compare(*pair)]
@@ -344,12 +344,6 @@ def audit(share, only=(), figures=FIGURES, tell=print):
                 found[run.name] = [f"nothing could be compared: {error or 'no sweep has rows of the figure'}"]
             tell(f"{run.name}: {'; '.join(found[run.name]) or f'{n} rows as on record'}")
     return found
-
-
-def _read_rows(path):
-    import pandas as pd
-
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
 def at_equal_keys(rows, record, rules):

@@ -1,6 +1,5 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
-from copy import copy
 from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
 
@@ -188,21 +187,24 @@ class BilevelCoreset(Selector):
     def _asks_for_y(self):
         return getattr(self._problem(), "needs_y", True)
 
-    def _check_X_y(self, X, y):
-        options = dict(accept_sparse="csr", dtype=list(self._dtypes))
+    def _check_X_y(self, X, y, *, reset=True):
+        options = dict(accept_sparse="csr", dtype=list(self._dtypes), reset=reset)
         if y is None and not self._asks_for_y():
             return validate_data(self, X, **options), None
         shape = getattr(y, "shape", None) or (np.shape(y) if isinstance(y, (list, tuple)) else ())
         if len(shape) == 2 and shape[1] > 1:  # soft targets, or what the problem's `encode` makes of it
             return validate_data(self, X, y, **options, multi_output=True)
-        return super()._check_X_y(X, y)
+        return super()._check_X_y(X, y, reset=reset)
 
     def _checked_validation(self, given):
         if given is None:
             return None
         if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
             raise ValueError(f"validation must be (X, y) or (X, y, sample_weight), got {type(given).__name__}.")
-        return *copy(self)._check_X_y(*given[:2]), *given[2:]  # a copy: the features of `fit` are those of X
+        try:
+            return *self._check_X_y(*given[:2], reset=False), *given[2:]
+        except ValueError as error:
+            raise ValueError(f"validation: {error}") from error
 
     def _checked_options(self):
         problem = self._problem()

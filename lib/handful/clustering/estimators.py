@@ -52,7 +52,7 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     @property
     def _n_features_out(self):
-        return self.n_clusters
+        return len(self.cluster_centers_)  # of the fit, whatever `n_clusters` is now
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ from handful.checks import (
 from handful.clustering.distances import nearest_centers
 from handful.clustering.estimators import CentersEstimator, centers_of
 from handful.linalg import cell_means, centred, draw_along, nearest_center
-from handful.options import Count, check_options
+from handful.options import Count, all_or_nothing, check_options
 from handful.types import Seed
 
 
@@ -97,6 +97,7 @@ class MiniBatchKMeans(CentersEstimator):
     random_state: Seed = None
     verbose: bool = False
 
+    @all_or_nothing
     def fit(self, X, y=None, sample_weight=None):
         """Run `n_steps` batches from a fresh start.
 
@@ -131,6 +132,7 @@ class MiniBatchKMeans(CentersEstimator):
                 sampler.update(self._step(X, rows, weights * sample_weight[rows]) * sample_weight[rows])
         return self._finish(X, sample_weight)
 
+    @all_or_nothing
     def partial_fit(self, X, y=None, sample_weight=None):
         """One step with the rows of `X` as the batch; `sample_weight` are its importance weights.
 

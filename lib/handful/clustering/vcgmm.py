@@ -33,7 +33,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
-from handful.options import Count, NonNegative, check_options
+from handful.options import Count, NonNegative, all_or_nothing, check_options
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.types import Seed, Table
 
@@ -149,6 +149,7 @@ class VCGMM(MixtureEstimator):
         go_on = hasattr(self, "cluster_centers_")
         return self._fit(X, sample_weight, go_on=go_on, past=self._past if go_on else None)
 
+    @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
         in_blocks = is_blocks(X, sample_weight) and not (isinstance(X, np.ndarray) and self.coreset_size is None)

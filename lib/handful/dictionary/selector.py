@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import check_integer, check_magnitude, check_rows
 from handful.dictionary.recovery import L1, Recovery
-from handful.options import Count, Options, check_options
+from handful.options import Count, Options, all_or_nothing, check_options
 
 
 class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
@@ -61,6 +61,7 @@ class MeasurementSelector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Opt
     rule: Literal["linear", "quadratic"] = "quadratic"
     verbose: bool = False
 
+    @all_or_nothing
     def fit(self, X, y=None):
         """Choose measurements for the signals in the rows of `X`, shape (n, d).
 

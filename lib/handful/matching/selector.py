@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from handful.blocks import as_blocks, is_blocks
+from handful.blocks import Blocks, as_blocks, is_blocks
 from handful.checks import (
     as_array,
     check_magnitude,
@@ -124,7 +124,7 @@ class MatchedCoreset(Selector):
 
     def log_likelihood(self, draws: Any, X: Table, y: Table = None) -> np.ndarray:
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for leave-one-out."""
-        return self._rows(X, y, None).values(stacked(draws)).T
+        return self._given(X, y, None).values(stacked(draws)).T
 
     def check(self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None) -> Check:
         """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
@@ -145,7 +145,7 @@ class MatchedCoreset(Selector):
             for less than 100 draws, draws of another length than the parameters, and fewer rows than `fit` got
         """
         check_is_fitted(self, "indices_")
-        theta, rows = stacked(draws), self._rows(X, y, sample_weight)
+        theta, rows = stacked(draws), self._given(X, y, sample_weight)
         few = rows.take(self.indices_, self.weights_)
         return judge(rows.sums(theta) - few.sums(theta))
 
@@ -168,7 +168,7 @@ class MatchedCoreset(Selector):
             for other problems
         """
         check_is_fitted(self, "indices_")
-        rows, l2 = self._rows(X, y, sample_weight), self._penalties()
+        rows, l2 = self._given(X, y, sample_weight), self._penalties()
         if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
         self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), l2.min(), l2.max(), tol)
@@ -182,7 +182,7 @@ class MatchedCoreset(Selector):
         return not callable(self.problem)
 
     def _check_input(self, X, y, sample_weight):
-        X, y = self._check_X_y(X, y)
+        X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
         check_magnitude(X, "X", X.dtype)
         return np.ascontiguousarray(X), y, check_sample_weight(sample_weight, len(X))  # one layout, one rounding
 
@@ -193,14 +193,20 @@ class MatchedCoreset(Selector):
             raise ValueError(f"penalties must be positive, got {penalties[-1]:g}.")
         return penalties
 
+    def _given(self, X, y, sample_weight):
+        # Rows that come after the fit.
+        if not is_blocks(X, y, sample_weight):
+            return self._rows(*self._check_input(X, y, sample_weight))
+        blocks = as_blocks(X, y, sample_weight)
+        if blocks.like is not None and hasattr(self, "indices_"):
+            validate_data(self, blocks.like, reset=False, skip_check_array=True)
+        return self._rows(blocks, None, None)
+
     def _rows(self, X, y, sample_weight):
-        if is_blocks(X, y, sample_weight):
-            X = as_blocks(X, y, sample_weight)
+        if isinstance(X, Blocks):
             X = X.at_least(self._rows_per_block(X))
             y, sample_weight = (join_rows(values) for values in zip(*X.map(_sides)))
             sample_weight = check_sample_weight(sample_weight, X.n)
-        else:
-            X, y, sample_weight = self._check_input(X, y, sample_weight)
         y = without_absent(y, sample_weight)
         model, y = likelihood(self._problem(), y, getattr(self, "classes_", None))
         return Rows(model, X, y, sample_weight)

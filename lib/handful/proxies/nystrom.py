@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import joblib
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import as_generator
-from handful.options import Count, Options, check_options, number
+from handful.options import Count, Options, all_or_nothing, check_options, number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 from handful.types import Seed
 
@@ -42,6 +42,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
 
     Attributes
     ----------
+    kernel_ : the kernel of the fit
     landmark_indices_ : int array, shape (q,), rows of the X of `fit`
     landmarks_ : array, shape (q, d)
     eigenvalues_ : float64 array, shape (r,), the kept ones, falling; r is the number of features
@@ -65,6 +66,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     verbose: bool = False
     random_state: Seed = None
 
+    @all_or_nothing
     def fit(self, X, y=None):
         """Draw the landmarks from the rows of `X` and decompose their kernel matrix.
 
@@ -81,6 +83,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         q = min(self.n_landmarks, len(X))
         self.landmark_indices_ = as_generator(self.random_state).choice(len(X), size=q, replace=False)
         self.landmarks_ = X[self.landmark_indices_]
+        self.kernel_ = clone(self.kernel) if isinstance(self.kernel, Kernel) else self.kernel
         gram = np.concatenate([block for _, block in self._blocks(self.landmarks_)])
         self.eigenvalues_, vectors = _decompose(gram, self.kernel, self.rtol)
         self.projection_ = (vectors / np.sqrt(self.eigenvalues_)).astype(gram.dtype)
@@ -98,7 +101,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         return Z
 
     def _blocks(self, X):
-        return kernel_blocks(self.kernel, X, self.landmarks_, cache=self.cache, verbose=self.verbose)
+        return kernel_blocks(self.kernel_, X, self.landmarks_, cache=self.cache, verbose=self.verbose)
 
     def _rows(self, X, *, reset):
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)

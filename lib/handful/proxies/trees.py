@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import MAX_SEED, as_generator
-from handful.options import Count, Options, check_options
+from handful.options import Count, Options, all_or_nothing, check_options
 from handful.proxies.kernels import DTYPES, flattened
 from handful.types import Seed
 
@@ -51,6 +51,7 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
     n_components: Count = 64
     random_state: Seed = None
 
+    @all_or_nothing
     def fit(self, X, y=None):
         """Grow the forest on the rows of `X`, and labels or targets `y` unless its trees are random.
 

@@ -124,11 +124,11 @@ class SVMCoreset(SizedSelector):
         self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
         self.sensitivities_[rows], self.probabilities_[rows] = sensitivities, q
         self.total_sensitivity_ = float(sensitivities.sum())
-        self._drawn_from = rows, signs, u, q, margins
+        self._drawn_from_ = rows, signs, u, q, margins
         return self._draw(self.size, rng)
 
     def _draw(self, size, rng):
-        rows, signs, u, q, margins = self._drawn_from
+        rows, signs, u, q, margins = self._drawn_from_
         if self.sampling == "multinomial":
             chosen, weights = multinomial_draw(q, u, size, rng=rng)
         else:
@@ -147,11 +147,24 @@ class SVMCoreset(SizedSelector):
         Returns
         -------
         Coreset
+
+        Raises
+        ------
+        ValueError
+            for a size out of range, and after a fit of rows in blocks, each of which has scores of its own
         """
-        check_is_fitted(self, "indices_")
+        self._check_scored()
         n = len(self.sensitivities_)
-        check_size(size, len(self._drawn_from[0]), n, repeats=self._repeats)
+        check_size(size, len(self._drawn_from_[0]), n, repeats=self._repeats)
         return Coreset(*self._draw(size, as_generator(random_state)))
+
+    def _check_scored(self):
+        check_is_fitted(self, "indices_")
+        if not hasattr(self, "sensitivities_"):
+            raise ValueError(
+                "SVMCoreset was fitted to rows in blocks, each of which drew its share by scores of its own: there are "
+                "none of all rows. fit again for another size."
+            )
 
     def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream: `fit` wants two.
@@ -220,8 +233,9 @@ class SVMCoreset(SizedSelector):
         Raises
         ------
         ValueError
-            for systematic sampling, to which the theorem does not apply.
+            for systematic sampling, to which the theorem does not apply, and after a fit of rows in blocks
         """
+        self._check_scored()
         for name, value in (("eps", eps), ("delta", delta)):
             check_number(name, value, above=0, below=1)
         if self.sampling != "multinomial":

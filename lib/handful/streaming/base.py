@@ -1,6 +1,5 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
 
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_generator, check_sample_weight
 from handful.coreset import Coreset, check_selector, reduced
-from handful.options import Options, check_options
+from handful.options import Options, check_options, restored
 from handful.types import Block, Table, check_form, form_of
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
@@ -30,7 +29,7 @@ class StreamMemory(Options):
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Begin a new stream with these rows, of which at least one must count: see `partial_fit`."""
-        with self._all_or_nothing():
+        with restored(self):
             for name in ("seed_", "n_features_in_"):
                 self.__dict__.pop(name, None)
             self._go_on(X, y, sample_weight)
@@ -135,7 +134,7 @@ class StreamMemory(Options):
     # --- for subclasses
 
     def _go_on(self, X, y, sample_weight):
-        with self._all_or_nothing(self._undone_by):
+        with restored(self, self._undone_by):
             if is_blocks(X, y, sample_weight):
                 for block in as_blocks(X, y, sample_weight):
                     self._take_in(block.X, block.y, block.weights)
@@ -168,17 +167,6 @@ class StreamMemory(Options):
                     f"{name} cannot change once a stream has begun: it began with {name}={self._began_with[name]!r}, "
                     f"got {name}={value!r}; fit begins a new stream."
                 )
-
-    @contextmanager
-    def _all_or_nothing(self, errors=Exception):
-        """Restore all attributes if the block raises one of `errors`."""
-        before = dict(vars(self))
-        try:
-            yield
-        except errors:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def _open(self, X, y, sample_weight):
         """Begin a stream, or go on with it; returns the chunk, checked."""

@@ -21,7 +21,7 @@ from handful.checks import (
     signed_labels,
 )
 from handful.linalg import centred, one_blas_thread
-from handful.options import Count, Options, Positive, check_options
+from handful.options import Count, Options, Positive, all_or_nothing, check_options
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
 from handful.types import Table
@@ -139,6 +139,7 @@ class LinearSVM(ClassifierMixin, Options):
     max_iter: Count = 200
     warm_start: bool = False
 
+    @all_or_nothing
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
 
