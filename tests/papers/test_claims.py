@@ -202,7 +202,7 @@ def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow
 
 
 def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():
-    parameters = plan("laptop", ["fig06"])[0].parameters | {"n_jobs": 7, "show": "another"}
+    parameters = plan("laptop", ["fig06"])[0].parameters | {"n_seeds": 5, "n_jobs": 7, "show": "another"}
     told = reductions("bico/fig06_binary_logistic", parameters)
     assert "n_seeds = 5 instead of 10" in told
     assert not any("n_jobs" in sentence or "show" in sentence for sentence in told)
