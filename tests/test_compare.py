@@ -191,3 +191,30 @@ def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
     assert found.summary()["pays_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
     assert re.search(r"slow .* never", repr(found))
     assert re.search(r"fast .* fit 3", repr(found))
+
+
+class Weighed(LogisticRegression):
+    """Knows by its weights how many rows it stands for."""
+
+    def fit(self, X, y, sample_weight=None):
+        total = len(y) if sample_weight is None else np.sum(sample_weight)
+        if total != pytest.approx(0.75 * len(globals()["X"]), abs=1):
+            raise RuntimeError(f"the penalty weighs as on {total} rows")
+        return super().fit(X, y, sample_weight)
+
+
+def test_every_method_stands_for_all_rows():
+    found = compare(Slow(), Weighed(C=0.1), X, y, sizes=[30], seeds=2, scoring="neg_log_loss", verbose=False)
+    assert not found.frame["score"].isna().any()
+
+
+class Refuses(UniformCoreset):
+    def fit(self, X, y=None, sample_weight=None):
+        if self.random_state == 0:
+            raise ValueError("no rows today")
+        return super().fit(X, y, sample_weight)
+
+
+def test_what_failed_says_why():
+    found = compare({"yes": KCenter(), "no": Refuses()}, MODEL, X, y, sizes=[30], seeds=2, verbose=False)
+    assert repr(found).endswith("no, 1 failed: no rows today")

@@ -59,6 +59,8 @@ def test_a_selector_gives_rows_in_the_type_that_it_got(selector, frame):
     np.testing.assert_array_equal(np.asarray(few["a"]), X[expected, 0])
     with pytest.raises(ValueError, match="got 3 rows: take from the data it was fitted on"):
         selector.take(labels[:3])
+    with pytest.raises(ValueError, match=r"got 1138 rows: take from the data it was fitted on"):
+        selector.take(np.concatenate([X, X]))
 
 
 @every_frame

@@ -19,7 +19,7 @@ from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, expit, logsumexp, polygamma
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 # recombine -----------------------------------------------------------------------------------------------------------
@@ -632,6 +632,12 @@ def test_a_mode_that_does_not_exist_is_an_error():
     model, t = likelihood(Poisson(), np.full(300, 1e6))
     with pytest.raises(ConvergenceError, match="no mode"):
         newton(Rows(model, X, t, np.ones(300)).expansion, np.zeros(3), max_iter=2)
+
+
+def test_numbers_taken_for_classes_are_refused_at_once():
+    X, y = load_diabetes(return_X_y=True)
+    with pytest.raises(ValueError, match=r"214 outputs have 2354 parameters, no fewer than the 442 rows.*LeastSquares"):
+        MatchedCoreset().fit(X, y)
 
 
 def test_the_path_says_where_it_hardly_pays():

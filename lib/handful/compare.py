@@ -277,10 +277,9 @@ class _Fit:
     prefix: Any  # the keyword of `fit` that takes weights, or None
     score: Any
 
-    def measure(self, selector, size, seed, train, held_out):
+    def measure(self, selector, size, seed, train, held_out, weights=None):
         outcome = dict(score=np.nan, choose_seconds=0.0, train_seconds=np.nan, n_rows=size, n_draws=1, error="")
         try:
-            weights = None
             if selector is not None:
                 start = time.perf_counter()
                 *train, weights = _seeded(selector, seed, size=size).fit(*train).take(*train)
@@ -299,18 +298,19 @@ class _Fit:
         rest, judges = order[max(0, min(n // 3, n - size)) :], order[: max(0, min(n // 3, n - size))]
         judge = [take_rows(one, judges) for one in train]
         best, rows, n_draws = -np.inf, rng.choice(rest, size, replace=False), 0
+        weights = np.full(size, n / size)  # as of a uniform draw: a penalty weighs as much as on all rows
         while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
             drawn = rng.choice(rest, size, replace=False)
             n_draws += 1
             try:
-                model = self._trained(seed, [take_rows(one, drawn) for one in train], None)
+                model = self._trained(seed, [take_rows(one, drawn) for one in train], weights)
                 found = self.score(model, *judge) if len(judges) else 0.0
             except ValueError:  # one class only in this draw: the next may have two
                 continue
             if found > best:
                 best, rows = found, drawn
         seconds = time.perf_counter() - start
-        outcome = self.measure(None, size, seed, [take_rows(one, rows) for one in train], held_out)
+        outcome = self.measure(None, size, seed, [take_rows(one, rows) for one in train], held_out, weights)
         return outcome | dict(choose_seconds=seconds, n_draws=n_draws)
 
     def more_rows(self, budget, ends, size, seed, train, held_out):
@@ -319,7 +319,7 @@ class _Fit:
         if all_rows > max(few, budget):
             m = int(np.clip(size + (budget - few) / (all_rows - few) * (n - size), size, n))
         rows = np.random.default_rng(seed).choice(n, m, replace=False)
-        return self.measure(None, m, seed, [take_rows(one, rows) for one in train], held_out)
+        return self.measure(None, m, seed, [take_rows(one, rows) for one in train], held_out, np.full(m, n / m))
 
     def _trained(self, seed, train, weights):
         options = {} if self.prefix is None or weights is None else {self.prefix: weights}

@@ -62,7 +62,10 @@ class Comparison:
             own = [line for name, line in zip(names, lines) if name == method]
             rows += zip_longest(textwrap.wrap(method, room), own, fillvalue="")
         width = max(len(name) for name, _ in rows)
-        return "\n".join([f"{self._label} on held-out rows", *(f"{a:<{width}} {b:<{len(head)}}" for a, b in rows)])
+        failed = self.frame[self.frame["error"] != ""].groupby(["method", "error"], sort=False).size()
+        told = [f"{method}, {n} failed: {error}" for (method, error), n in failed.items()]
+        lines = [f"{a:<{width}} {b:<{len(head)}}" for a, b in rows]
+        return "\n".join([f"{self._label} on held-out rows", *lines, *told])
 
     @property
     def _sign(self):

@@ -135,7 +135,7 @@ class Selector(Options):
 
         Returns
         -------
-        self, with `indices_` (m,), `weights_` (m,) and `coreset_`
+        self, with `indices_` (m,), `weights_` (m,), `coreset_`, and `n_samples_fit_`, the number of rows
 
         Raises
         ------
@@ -154,6 +154,7 @@ class Selector(Options):
         if is_blocks(X, y, sample_weight):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
         X, y, sample_weight = self._check_input(X, y, sample_weight)
+        self.n_samples_fit_ = X.shape[0]
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
@@ -165,6 +166,7 @@ class Selector(Options):
             block = next(iter(blocks))
             return self.fit(block.X, block.y, block.weights)
         self.indices_, self.weights_ = self._select_blocks(blocks, as_generator(self.random_state))
+        self.n_samples_fit_ = blocks.n
         if blocks.like is None:
             self.n_features_in_ = blocks.d
         else:
@@ -249,8 +251,14 @@ class Selector(Options):
         return Coreset(self.indices_, self.weights_)
 
     def take(self, X: Table, *arrays: Any) -> list[Any]:
-        """Shorthand for ``self.coreset_.take(X, *arrays)``."""
-        return self.coreset_.take(X, *arrays)
+        """``self.coreset_.take(X, *arrays)``; ValueError for another number of rows than `fit` saw, if it is known."""
+        coreset = self.coreset_
+        for a in [] if is_blocks(X, None, None) else [a for a in (X, *arrays) if a is not None]:
+            if (n := a.shape[0] if hasattr(a, "shape") else len(a)) != self.n_samples_fit_:
+                raise ValueError(
+                    f"fit saw {self.n_samples_fit_} rows, but got {n} rows: take from the data it was fitted on."
+                )
+        return coreset.take(X, *arrays)
 
     def subset(self, dataset: Any) -> Any:
         """Shorthand for ``self.coreset_.subset(dataset)``."""

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 
 def module_with_torch(name, what):
@@ -31,6 +32,8 @@ def lazy_names(package, homes):
         return home if homes[name] == f"{package}.{name}" else getattr(home, name)
 
     def __dir__():
-        return sorted({*vars(sys.modules[package]), *homes})
+        # what needs torch is no submodule: where torch is missing, `help` must not ask for it
+        there = (name for name, home in homes.items() if home == f"{package}.{name}" or find_spec("torch"))
+        return sorted({*vars(sys.modules[package]), *there})
 
     return __getattr__, __dir__

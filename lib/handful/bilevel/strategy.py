@@ -78,7 +78,8 @@ def random_start(rows, labels, n_start, size, rng, *, every_class=True):
     if len(classes) < 2:
         raise ValueError("all rows with a positive sample_weight have the same label: two classes are needed.")
     if size < len(classes):
-        raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.")
+        way = " For targets of a regression take LeastSquares(...)." if len(classes) > len(rows) // 10 else ""
+        raise ValueError(f"size must be at least {len(classes)}, one point of each class, got size={size}.{way}")
     found, first = np.unique(labels[start], return_index=True)
     heads = start[np.sort(first)].tolist()
     for label in np.setdiff1d(classes, found):

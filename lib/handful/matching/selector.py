@@ -82,7 +82,7 @@ class MatchedCoreset(Selector):
     weights_ : float array, shape (m,); they add up to n (nearly, by pursuit), and are uneven
     residual_ : largest error of a matched sum, relative, about 1e-13; more where `size` is too small for exact sums
     kl_ : "posterior": estimated divergence (nats) of the rows' posterior from that of all rows, by draws that were not
-        matched; NaN where too few of them count, and for other `at`
+        matched; NaN where too few of them count, for other `at`, and for `LeastSquares`, whose sums are kept exactly
     modes_ : "posterior": shape (M, p), the modes found, the highest first
     parameters_ : shape (K, p), where the rows were matched
     n_equations_ : sums that were matched
@@ -253,6 +253,11 @@ class MatchedCoreset(Selector):
         if not rows.model.n_outputs:
             raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
         penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
+        if rows.model.n_outputs > 1 and len(penalised) >= (n := np.count_nonzero(rows.weights)):
+            raise ValueError(
+                f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than the {n} rows: all "
+                "would be kept. For targets of a regression take LeastSquares(...), for few rows BilevelCoreset(...)."
+            )
         optima = [0 * penalised]
         for l2 in self._penalties():
             optima.append(best_for(rows, l2 * penalised, optima[-1]))
