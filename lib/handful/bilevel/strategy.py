@@ -113,9 +113,10 @@ def best_rows(model, count, rule, batch_size=1, free_weights=False):
 
 def top_candidates(scores, k):
     """Indices of the `k` largest finite scores (of all if they are fewer), ascending; ties go to the smaller index."""
-    chosen = np.arange(len(scores))
-    if len(scores) > k:
-        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])  # more where they tie
+    chosen = np.arange(len(scores)) if k > 1 else scores.argmax(keepdims=True)
+    if len(chosen) > k:
+        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+    if len(chosen) > k:  # where they tie
         chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[:k]])
     return chosen[scores[chosen] > -np.inf]
 

@@ -218,8 +218,6 @@ def update_neighbours(
         for t in range(n_touched):
             other = touched[t]
             v = total[other] / count[other]
-            total[other] = 0.0
-            count[other] = 0
             if other == c or (filled == width - 1 and v >= near_value[width - 2]):
                 continue
             filled += filled < width - 1
@@ -231,14 +229,11 @@ def update_neighbours(
             near_value[slot] = v
             near[slot] = other
         for g in range(1, width):  # fill up with the old neighbourhood, in its order
-            if filled == width - 1:
-                break
-            known = False
-            for h in range(filled):
-                known |= near[h] == G[c, g]
-            if not known:
+            if filled < width - 1 and count[G[c, g]] == 0:
                 near[filled] = G[c, g]
                 filled += 1
+        for t in range(n_touched):
+            total[touched[t]], count[touched[t]] = 0.0, 0
         for g in range(filled):
             G[c, g + 1] = near[g]
 

@@ -151,6 +151,8 @@ class StreamMemory(Options):
 
     def _start(self):
         check_options(self)
+        if hasattr(self, "selector"):
+            check_selector(self.selector)
         self._began_with = self._fixed()
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
@@ -173,8 +175,6 @@ class StreamMemory(Options):
         if not hasattr(self, "seed_"):
             self._start()
         self._check_begun()
-        if hasattr(self, "selector"):
-            check_selector(self.selector)
         self._top, first = None, not hasattr(self, "n_features_in_")
         rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
         checked = validate_data(self, X, y, **rules)
