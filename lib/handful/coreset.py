@@ -253,8 +253,9 @@ class Selector(Options):
     def take(self, X: Table, *arrays: Any) -> list[Any]:
         """``self.coreset_.take(X, *arrays)``; ValueError for another number of rows than `fit` saw, if it is known."""
         coreset = self.coreset_
-        for a in [] if is_blocks(X, None, None) else [a for a in (X, *arrays) if a is not None]:
-            if (n := a.shape[0] if hasattr(a, "shape") else len(a)) != self.n_samples_fit_:
+        for a in [] if is_blocks(X, *arrays) else [a for a in (X, *arrays) if a is not None]:
+            n = a.shape[0] if hasattr(a, "shape") else len(a) if hasattr(a, "__len__") else self.n_samples_fit_
+            if n != self.n_samples_fit_:
                 raise ValueError(
                     f"fit saw {self.n_samples_fit_} rows, but got {n} rows: take from the data it was fitted on."
                 )

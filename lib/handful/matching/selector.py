@@ -40,6 +40,7 @@ PER_BLOCK = 1 << 20  # entries of a block below which blocks are joined
 MOST = 3001  # equations that are not exceeded unasked: time grows with their cube
 PURSUED = 701  # equations that are pursued by fewer rows at most: each row that joins solves for all weights
 CANDIDATES = 4  # exact handfuls that are made for it, of parts of the rows
+MANY = 20  # classes, from which on their parameters are counted before the optima are sought
 PATH = (0.1, 1.0, 10.0)  # penalties that are matched, as multiples of the problem's
 
 
@@ -253,7 +254,7 @@ class MatchedCoreset(Selector):
         if not rows.model.n_outputs:
             raise ValueError("at='path' is for Logistic, LeastSquares and Poisson; for a function take 'posterior'.")
         penalised = rows.model.penalised(rows.blocks.d) * rows.weights.sum()
-        if rows.model.n_outputs > 1 and len(penalised) >= (n := np.count_nonzero(rows.weights)):
+        if rows.model.n_outputs > MANY and len(penalised) >= (n := np.count_nonzero(rows.weights)):
             raise ValueError(
                 f"{rows.model.n_outputs} outputs have {len(penalised)} parameters, no fewer than the {n} rows: all "
                 "would be kept. For targets of a regression take LeastSquares(...), for few rows BilevelCoreset(...)."
