@@ -255,7 +255,11 @@ def test_what_was_kept_and_is_damaged_or_belongs_to_another_block_is_computed_ag
 
     expected = chosen()
     for path in (kept := {path: path.read_bytes() for path in (tmp_path / "kept").iterdir()}):
-        for content in (b"", kept[path][:-9], bytes(len(kept[path])), *kept.values()):
+        flipped = []
+        for at in range(0, len(kept[path]), 29):
+            flipped.append(bytearray(kept[path]))
+            flipped[-1][at] ^= 255
+        for content in (b"", kept[path][:-9], bytes(len(kept[path])), *flipped, *kept.values()):
             path.write_bytes(content)
             assert chosen() == expected
 

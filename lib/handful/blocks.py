@@ -4,6 +4,7 @@
 if the data are dask's. Only what the functions return comes into this process.
 """
 
+import pickle
 from contextlib import suppress
 from copy import copy
 from functools import partial, wraps
@@ -11,6 +12,7 @@ from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import joblib
 import numpy as np
@@ -200,12 +202,17 @@ class Blocks:
         args = [piece.args for piece in pieces]
         times = [(a.stat().st_mtime_ns, a.stat().st_size) for more in args for a in more if isinstance(a, Path)]
         path = Path(self.keep) / joblib.hash([get_func_code(function)[0], args, times, task])
-        with suppress(Exception):  # it is not there, damaged or another block's
-            return joblib.load(path)[path.name]
+        with suppress(Exception):  # it is not there, or of an older version
+            data = memoryview(path.read_bytes())
+            if crc32(data[:-4], crc32(path.name.encode())).to_bytes(4) == data[-4:]:  # else damaged or another block's
+                return pickle.loads(data[:-4])
         path.parent.mkdir(parents=True, exist_ok=True)
         found = run(function, pieces, *task)
-        joblib.dump({path.name: found}, path.with_suffix(".part"))  # a name of its own until it is whole
-        path.with_suffix(".part").rename(path)
+        part = path.with_suffix(".part")  # a name of its own until it is whole
+        with open(part, "wb") as file:
+            pickle.dump(found, summed := _Summed(file, crc32(path.name.encode())), pickle.HIGHEST_PROTOCOL)
+            file.write(summed.checksum.to_bytes(4))
+        part.rename(path)
         return found
 
     def _call(self, function, *args):
@@ -213,6 +220,17 @@ class Blocks:
 
     def _compute(self, tasks):
         return list(self._dask.compute(*tasks)) if self._dask else tasks
+
+
+class _Summed:
+    """A file to write to, and the checksum of what was written."""
+
+    def __init__(self, file, checksum):
+        self.file, self.checksum = file, checksum
+
+    def write(self, data):
+        self.checksum = crc32(data, self.checksum)
+        return self.file.write(data)
 
 
 def split_places(places, counts):
