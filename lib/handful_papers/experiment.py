@@ -92,9 +92,10 @@ def figure(name):
 
 
 def reductions(name, parameters):
-    """Where a run's parameters are not those of profile `paper`: a list of sentences."""
+    """Where a run's parameters are not those of profile `paper`, but for more seeds: a list of sentences."""
     paper = figure(name)["profiles"]["paper"]
     compared = [key for key in parameters if key in paper and key not in NOT_PROTOCOL]
+    compared = [key for key in compared if key != "n_seeds" or parameters[key] < paper[key]]
     return [sentence for key in compared for sentence in _differences(key, parameters[key], paper[key])]
 
 

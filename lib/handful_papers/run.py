@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from handful_papers.claims import judge_all, read_record
-from handful_papers.experiment import GPU, claims_table, figure, names, read_rows, run_of
+from handful_papers.experiment import GPU, claims_table, figure, names, read_rows, reductions, run_of
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
 NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
@@ -265,7 +265,7 @@ def _read_notebook(path):
 
 
 def judge_again(path):
-    """Judge a record again from its rows, by what is declared now; whether it or its executed notebook changed.
+    """Judge a record again from its rows and parameters, by what is declared now; whether it or its notebook changed.
 
     The executed notebook takes today's text, code and verdicts; its other outputs stay.
 
@@ -284,7 +284,7 @@ def judge_again(path):
             judged = judge_all(claims, run_of(record, path.parent), evidence)
         except Exception as error:  # of damaged rows `evidence` raises whatever comes first
             raise ValueError(f"{path.with_suffix('.csv')} cannot be judged: {error!r:.200}") from error
-    record |= {"claims": judged}
+    record |= {"claims": judged, "reductions": reductions(record["item"], record["parameters"])}
     new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
     changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
     for file in changed:

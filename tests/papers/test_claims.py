@@ -206,6 +206,7 @@ def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():
     told = reductions("bico/fig06_binary_logistic", parameters)
     assert "n_seeds = 5 instead of 10" in told
     assert not any("n_jobs" in sentence or "show" in sentence for sentence in told)
+    assert not any("n_seeds" in sentence for sentence in reductions("bico/fig06_binary_logistic", {"n_seeds": 12}))
     told = reductions("bico/tab03_continual", plan("laptop", ["tab03"])[0].parameters)
     assert "n_epochs.SMNIST = 100 instead of 400" in told
 
