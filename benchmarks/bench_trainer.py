@@ -92,7 +92,7 @@ def rare_class(bench):
         alike = 1 / np.bincount(y[train])[y[train]]
 
         def precision(few, weight=None, X=X, y=y, train=train):
-            X_small, y_small, weights = few.fit(X[train], y[train], sample_weight=weight).take(X, y)
+            X_small, y_small, weights = few.fit(X[train], y[train], sample_weight=weight).take(X[train], y[train])
             model = forest.fit(X_small, y_small, sample_weight=weights)
             if len(model.classes_) == 1:  # no row of the class was drawn: no ranking, all scores are alike
                 return 100 * y[20_000:].mean()
