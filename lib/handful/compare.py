@@ -298,7 +298,7 @@ class _Fit:
         rest, judges = order[max(0, min(n // 3, n - size)) :], order[: max(0, min(n // 3, n - size))]
         judge = [take_rows(one, judges) for one in train]
         best, rows, n_draws = -np.inf, rng.choice(rest, size, replace=False), 0
-        weights = np.full(size, n / size)  # as of a uniform draw: a penalty weighs as much as on all rows
+        weights = np.full(size, n / size)  # a penalty weighs as much as on all rows
         while n_draws < MOST_DRAWS and (n_draws == 0 or time.perf_counter() - start < budget):
             drawn = rng.choice(rest, size, replace=False)
             n_draws += 1

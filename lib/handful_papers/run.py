@@ -22,7 +22,7 @@ NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
 COMMITTED = ("paper", GPU, "laptop")  # the largest first; quick results are build output: a fresh clone has none
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Where a checkout, an environment or a kernel's cells lie.
-_HERE = re.compile(r"(?:/[\w.+-]+)+/(?:(?=(?:data|lib|notebooks|site-packages)/)|ipykernel_\d+/\d+\.py:\d+: )")
+_HERE = re.compile(r"(?:/[\w.+-]+)+/(?:(?=(?:data|figures|lib|notebooks|site-packages)/)|ipykernel_\d+/\d+\.py:\d+: )")
 _SHADES = 64  # colours of a picture in an executed notebook; the figures beside it have all
 
 
