@@ -289,7 +289,7 @@ def test_least_squares_is_exact_for_every_scale_and_prior():
     y = eta + rng.normal(size=len(X))
     matched = MatchedCoreset(LeastSquares(), at="posterior").fit(X, y)
     assert len(matched.indices_) == 21  # of products of 6 columns
-    found = matched.check(rng.normal(size=(100, 6)), X, y)
+    found = matched.check(rng.normal(size=(500, 6)), X, y)
     assert (found.verdict, found.variance < 1e-12, abs(found.mean) < 1e-6) == ("use the draws", True, True)
 
 
@@ -494,6 +494,101 @@ def test_a_small_pareto_k_alone_is_no_certificate():
         judge(np.zeros(3))
 
 
+def outlier(n, height, noise=0.0):
+    return np.append(height, noise * np.random.default_rng(0).normal(size=n - 1))
+
+
+LOG_WEIGHTS = {  # in words: what is right of them
+    "equal": (np.zeros(1000), "use the draws"),
+    "nearly equal": (0.05 * np.random.default_rng(0).normal(size=1000), "use the draws"),
+    "equal, of four chains": (np.zeros((4, 250)), "use the draws"),
+    "three of 1,000 a little larger": (np.append(np.full(3, 0.5), np.zeros(997)), "use the draws"),
+    "equal, and few": (np.zeros(150), "make more draws"),
+    "one draw holds an eighth (stan-dev/posterior#315)": (outlier(1000, 5.0), "refuse"),
+    "the same beside noise": (outlier(1000, 5.0, 0.01), "refuse"),
+    "one of 4,000 holds a tenth": (outlier(4000, 6.0, 0.01), "refuse"),
+    "one of 10,000 holds half, of a variance below .01": (outlier(10_000, 9.0, 0.01), "refuse"),
+    "four draws hold a sixth": (np.append(np.full(4, 4.0), np.zeros(996)), "refuse"),
+    "one draw is impossible": (outlier(1000, -np.inf), "refuse"),
+    "one is no number": (outlier(1000, np.nan), "refuse"),
+    "one is infinite": (outlier(1000, np.inf), "refuse"),
+    "one counts nothing": (outlier(1000, np.log(1e-4)), "use the weights"),
+    "shifted by .31 deviations": (0.31 * np.random.default_rng(0).normal(size=4000), "use the weights"),
+    "as large as floats": (np.tile([1e308, -1e308], 500), "refuse"),
+}
+
+
+@pytest.mark.parametrize("name", LOG_WEIGHTS)
+def test_log_weights_get_the_verdict_that_is_right_in_words(name):
+    log_weights, words = LOG_WEIGHTS[name]
+    assert judge(log_weights).verdict == words
+    assert judge(np.random.default_rng(1).permutation(np.ravel(log_weights))).verdict == words
+
+
+VECTORS = st.builds(
+    lambda seed, n, deviation, heights, freedom, digits: np.round(
+        np.append(heights, deviation * np.random.default_rng(seed).standard_t(freedom, size=n)), digits
+    ),
+    st.integers(0, 10**6),
+    st.integers(100, 3000),
+    st.floats(0, 3) | st.floats(0, 0.1),
+    st.lists(st.floats(-30, 30) | st.floats(-1, 1), max_size=8),
+    st.floats(1, 50),
+    st.integers(0, 9),
+)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+@given(VECTORS, st.floats(-0.5, 0.5))
+def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, constant):
+    log_weights = scale * log_weights
+    found, n = judge(log_weights), len(log_weights)
+    share = np.exp(log_weights - logsumexp(log_weights))
+    effective = 1 / (share**2).sum()
+    np.testing.assert_allclose(found.weights, share, rtol=1e-9)
+    assert np.isclose(found.n_effective, effective)
+    assert found.kl > 0.99 * (share @ np.log(np.maximum(n * share, 1e-300))) - 1e-12
+    if found.verdict == "use the draws":  # equal weights tell the same: of any event, and of any mean
+        assert np.abs(share - 1 / n).sum() / 2 <= 0.05
+        assert share.max() < 0.015
+        assert effective >= 200
+    elif found.verdict == "use the weights":
+        assert effective >= max(200, n / 2)
+        assert share.max() < 0.08
+    elif found.verdict == "make more draws":
+        assert effective < 200
+    if np.abs(log_weights - log_weights.mean()).max() < 0.04 and abs(log_weights.mean()) < 0.9:
+        assert found.verdict == ("use the draws" if effective >= 200 else "make more draws")
+    if found.verdict in ("use the draws", "use the weights") and share[share > 1.1 / n].sum() > 0.021:
+        assert found.pareto_k < 0.7
+    other = judge(np.random.default_rng(0).permutation(log_weights))
+    assert (other.verdict, other.kl, other.variance, other.mean) == (
+        found.verdict,
+        found.kl,
+        found.variance,
+        found.mean,
+    )
+    shifted = judge(log_weights + constant)
+    np.testing.assert_allclose(shifted.weights, found.weights, rtol=1e-9)
+    assert np.isclose(shifted.variance, found.variance, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("log_weights", "words"),
+    [
+        (np.zeros(200) + 1j, "log_weights must hold real numbers, got complex128"),
+        (["a"] * 200, "log_weights must hold real numbers"),
+        (np.zeros((2, 2, 100)), r"\(chains, draws\), got shape \(2, 2, 100\)"),
+        (1.0, r"\(chains, draws\), got shape \(\)"),
+        ([0.0], "at least 100 draws, got 1"),
+        ([], "at least 100 draws, got 0"),
+    ],
+)
+def test_what_is_no_vector_of_log_weights_is_refused(log_weights, words):
+    with pytest.raises(ValueError, match=words):
+        judge(log_weights)
+
+
 @pytest.mark.parametrize("k", [-0.2, 0.3, 0.7, 1.2])
 def test_pareto_k_is_that_of_the_tail(k):
     u = (np.arange(20_000) + 0.5) / 20_000
@@ -513,6 +608,7 @@ REFUSED = [  # options, and the words that refuse them
     (dict(problem=Poisson(l2=0.0)), "l2 of Poisson"),
     (dict(penalties=[0.0, 1.0]), "penalties must be positive"),
     (dict(at=[[np.nan, 0.0, 0.0]]), "finite"),
+    (dict(at=np.ones((9, 3)) * 1j), "at must hold real numbers, got complex128"),
     (dict(problem=Logistic), "problem must be"),
     (dict(problem=np.ones((10, 300))), "recombine"),
     (dict(at=np.zeros((9, 4))), "must hold 3 coefficients"),

@@ -207,6 +207,17 @@ def as_array(values):
     return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
 
 
+def as_real(values, name):
+    """A float64 array, of any shape, of numbers, which may be NaN or infinite; ValueError for what is complex."""
+    array = as_array(values)
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} must hold real numbers, got {array.dtype}.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold real numbers, got {array.dtype}: {error}.") from error
+
+
 def as_generator(random_state):
     """A `numpy.random.Generator` from None, an int of at least 0, a RandomState or a Generator; else ValueError."""
     if isinstance(random_state, np.random.Generator):

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import Blocks, as_blocks, is_blocks
 from handful.checks import (
-    as_array,
+    as_real,
     check_magnitude,
     check_rows,
     check_sample_weight,
@@ -137,8 +137,7 @@ class MatchedCoreset(Selector):
 
         Returns
         -------
-        `Check`: print it. "use the draws" asks for a variance of the log weights below .1, "use the weights" below 1
-            and half of the draws effective; Pareto k alone would not do
+        `Check`: print it. What each verdict asks for, `judge` says; Pareto k alone would not do
 
         Raises
         ------
@@ -363,7 +362,7 @@ def heldout_kl(of_all, of_few, drawn):
 
 def stacked(draws, name="draws"):
     """Draws as float64 of shape (S, p): chains below one another."""
-    draws = as_array(draws).astype(np.float64)
+    draws = as_real(draws, name)
     draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
     if not draws.size or not np.isfinite(draws).all():
         raise ValueError(f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}.")

@@ -5,14 +5,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from handful.blocks import check_in_memory
+from handful.checks import as_real
 
-VERDICTS = {  # most variance, most mean and least share of effective draws, of the log weights; and in words
-    "use the draws": (0.1, 1.0, 0.0, "the draws are fine as they are"),
-    "use the weights": (1.0, 3.0, 0.5, "use the draws with their importance weights"),
-    "refuse": (np.inf, np.inf, 0.0, "choose again, more rows or a pilot nearer to these draws; else take all rows"),
+VERDICTS = {  # in words
+    "use the draws": "the draws are fine as they are",
+    "use the weights": "use the draws with their importance weights",
+    "make more draws": "nothing speaks against these draws, but they are too few to be sure",
+    "refuse": "choose again, more rows or a pilot nearer to these draws; else take all rows",
 }
-HEAVY = 0.7  # Pareto k from which the weights' tail is too heavy, where they differ at all
-ALIKE = 0.01  # variance below which the tail is noise
+# The most that the variance of the log weights, and the magnitude of their mean, may be, and the least share of the
+# draws that must be effective. Weights of which .99 are effective move the mean of any quantity by at most a tenth of
+# its deviation, and the probability of any event by at most .05.
+ALLOWED = {"use the draws": (0.01, 1.0, 0.99), "use the weights": (1.0, 3.0, 0.5)}
+# Effective draws below which no verdict is favourable, and draws below which there is no verdict.
+ENOUGH, FEWEST = 200, 100
+# Pareto k from which the weights' tail is too heavy, however many the draws are.
+HEAVY = 0.7
+# The tail's shape does not matter where weights that exceed their mean by the first share hold less than the second.
+EXCESS, NEGLIGIBLE = 0.1, 0.02
+# Difference of two log weights that counts as this one, so that its square is finite.
+LOWEST = -1e150
+# Points of a tail below which no shape can be fitted to it.
+FEWEST_OF_TAIL = 5
 LIMITS = """\
 Only where the draws went is compared: a mode or tail that they did not visit may be wrong. Whether the chain has
 converged is another question (R-hat). The rows are for this likelihood, and are no sample: leave-one-out and predictive
@@ -29,15 +43,16 @@ class Check:
 
     Attributes
     ----------
-    verdict : "use the draws", "use the weights" or "refuse"
-    kl : half the variance of the log weights: about the divergence between the posteriors, in nats
+    verdict : "use the draws", "use the weights", "make more draws" or "refuse"
+    kl : about the divergence between the posteriors, in nats: half the variance of the log weights, or the entropy that
+        the weights lack, whichever is more
     variance : of the log weights
     mean : of the log weights, which counts the constant: log-likelihood of all rows less that of the handful, in nats
     n_effective : of the draws, after weighting, had they been independent
     n_draws : how many
-    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are equal; no
-        certificate alone
-    weights : float array, shape (n_draws,), importance weights that add up to one
+    pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are equal, inf if
+        fewer than five stand out from the others; no certificate alone
+    weights : float array, shape (n_draws,), importance weights that add up to one; NaN where a log weight is NaN or inf
     """
 
     verdict: str
@@ -51,36 +66,72 @@ class Check:
 
     def __str__(self):
         return (
-            f"{self.verdict.upper()}: {VERDICTS[self.verdict][-1]}.\n\n"
+            f"{self.verdict.upper()}: {VERDICTS[self.verdict]}.\n\n"
             f"Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} nats), mean {self.mean:+.2g}.\n"
             f"Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto k: {self.pareto_k:.2f}.\n\n{LIMITS}"
         )
 
 
 def judge(log_weights):
-    """The `Check` of log weights, shape (S,): log-likelihood of all rows less that of the handful, at each draw.
+    """The `Check` of log weights: log-likelihood of all rows less that of the handful, at each draw.
+
+    "Use the draws" asks for a variance of the log weights below .01, a mean within 1, .99 of the draws effective and at
+    least 200 of them; "use the weights" for a variance below 1, a mean within 3, half of the draws effective and at
+    least 200 of them. Both ask for a Pareto k below min(1 - 1 / log10(S), .7), as Vehtari, Simpson, Gelman, Yao and
+    Gabry 2024 (Section 3.2.4) do, unless the weights that exceed the mean by a tenth hold less than .02. "Make more
+    draws" stands for either where less than 200 draws are effective. The mean counts, as the rows have kept the
+    constant of the log-likelihood.
+
+    Parameters
+    ----------
+    log_weights : array, shape (S,) or (chains, S), in nats; in any order
 
     Raises
     ------
     ValueError
-        for less than 100 draws, which say too little
+        for less than 100 draws, which say too little, and for what is not an array of real numbers
     """
     check_in_memory("log_weights", log_weights)
-    log_weights = np.asarray(log_weights, float)
+    log_weights = as_real(log_weights, "log_weights")
+    if log_weights.ndim not in (1, 2):
+        raise ValueError(f"log_weights must have shape (draws,) or (chains, draws), got shape {log_weights.shape}.")
+    log_weights = log_weights.ravel()
     n = len(log_weights)
-    if n < 100:
-        raise ValueError(f"a check needs at least 100 draws, got {n}.")
+    if n < FEWEST:
+        raise ValueError(f"a check needs at least {FEWEST} draws, got {n}.")
     if not np.isfinite(log_weights).all():
-        return Check("refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, np.full(n, 1 / n))
-    variance, mean, k = float(log_weights.var()), float(log_weights.mean()), pareto_k(log_weights)
-    weights, n_effective = normalised(log_weights)
-    tail = k < HEAVY or variance < ALIKE
-    verdict = next(
-        name
-        for name, (most, most_mean, share, _) in VERDICTS.items()
-        if name == "refuse" or (tail and variance < most and abs(mean) < most_mean and n_effective > share * n)
-    )
-    return Check(verdict, variance / 2, variance, mean, n_effective, n, k, weights)
+        return Check("refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, _weights_of_infinite(log_weights))
+    # In ascending order, so that sums do not depend on the order of the draws; and around the largest, as a constant
+    # may take all digits of what differs.
+    ordered = np.sort(log_weights)
+    with np.errstate(over="ignore"):
+        weights, n_effective = normalised(ordered)
+        of_draws, _ = normalised(log_weights)
+        below = np.maximum(ordered - ordered[-1], LOWEST)
+    mean = float(ordered[-1] + below.mean())
+    variance = float(below.var())
+    lacking = float(weights @ np.log(np.maximum(n * weights, 1e-300)))
+    k = pareto_k(ordered)
+    tail_matters = weights[n * weights > 1 + EXCESS].sum() >= NEGLIGIBLE
+    heavy = tail_matters and k >= min(1 - 1 / np.log10(n), HEAVY)
+    verdict = "refuse" if heavy else _verdict(variance, abs(mean), n_effective, n)
+    kl = max(variance / 2, lacking)
+    return Check(verdict, kl, variance, mean, n_effective, n, k, of_draws)
+
+
+def _weights_of_infinite(log_weights):
+    """Draws that all rows find impossible count nothing; what is infinite or no number leaves no weights."""
+    top = log_weights.max()
+    if not np.isfinite(top):
+        return np.full(len(log_weights), np.nan)
+    return normalised(log_weights)[0]
+
+
+def _verdict(variance, mean, n_effective, n):
+    for verdict, (most, most_mean, share) in ALLOWED.items():
+        if variance < most and mean < most_mean and n_effective > share * n:
+            return verdict if n_effective >= ENOUGH else "make more draws"
+    return "refuse"
 
 
 def normalised(log_weights):
@@ -102,14 +153,16 @@ def pareto_k(log_weights):
 
     Returns
     -------
-    float; -inf where the tail's weights are equal
+    float; -inf where the tail's weights are equal, inf where so few of them stand out that they have no shape
     """
     ordered = np.sort(np.asarray(log_weights, float))
     m = int(min(len(ordered) / 5, 3 * np.sqrt(len(ordered))))
-    tail = np.exp(ordered[-m:] - ordered[-1]) - np.exp(ordered[-m - 1] - ordered[-1])
+    with np.errstate(over="ignore"):
+        largest = np.exp(ordered[-m - 1 :] - ordered[-1])
+    tail = largest[1:] - largest[0]
     tail = tail[tail > 0]
-    if len(tail) < 5:
-        return -float("inf")
+    if len(tail) < FEWEST_OF_TAIL:
+        return float("inf") if len(tail) else -float("inf")
     m, grid = len(tail), 30 + int(np.sqrt(len(tail)))
     b = 1 / tail[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * tail[int(m / 4 + 0.5) - 1])
     k = np.log1p(-b[:, None] * tail).mean(1)
