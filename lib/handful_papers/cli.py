@@ -28,9 +28,6 @@ def add_commands(commands):
     report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
     report.add_argument("--profile", choices=profiles, action="append", help="default: the committed ones")
     report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
-    report.add_argument(
-        "--crate", action="store_true", help="write figures/ro-crate-metadata.json, an RO-Crate of the records"
-    )
     report.add_argument("--check", action="store_true", help="fail if a committed record is refused, stale or unclean")
     audit = commands.add_parser("audit", help="run a random share of the recorded tasks again, and compare")
     audit.add_argument("--share", type=float, default=0.02, help="of each sweep's tasks (default: .02; at least one)")
@@ -86,7 +83,7 @@ def _list(args):
 
 
 def _report(args):
-    from handful_papers import crate, picture, run, site
+    from handful_papers import picture, run, site
 
     profiles, lost = tuple(args.profile or run.COMMITTED), []
     for path, record in run.records(profiles=profiles)[0] if args.judge else ():
@@ -101,8 +98,6 @@ def _report(args):
         picture.write()
         for page in (run.FIGURES.parent / "docs").glob("*.md"):
             page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
-    if args.crate:
-        print(f"RO-Crate: {crate.write()}")
     print(site.terminal(profiles))
     rows, refused = site.item_rows(profiles)
     wrong = refused + [

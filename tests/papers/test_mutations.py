@@ -9,7 +9,7 @@ import shutil
 import handful.cli
 import pytest
 from handful.active import ActiveLoop
-from handful_papers import crate, picture, run, site
+from handful_papers import picture, run, site
 
 CASES = 2 * int(os.environ.get("HANDFUL_EXAMPLES", 12))
 KEPT, HIT = "svm/fig04_sensitivities", "svm/fig03_streaming_error"
@@ -78,7 +78,7 @@ def figures(tmp_path, monkeypatch):
         for path in (run.FIGURES / "laptop").glob(f"{name}*"):
             (folder / "laptop" / "svm").mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / "laptop" / "svm")
-    for function in (site.item_rows, site.terminal, run.records, crate.crate):
+    for function in (site.item_rows, site.terminal, run.records):
         defaults = tuple(folder if value == run.FIGURES else value for value in function.__defaults__)
         monkeypatch.setattr(function, "__defaults__", defaults)
     monkeypatch.setattr(picture, "write", lambda: [shown(row) for row in site.item_rows()[0] if row["record"]])
@@ -103,7 +103,6 @@ def test_a_mutated_record_notebook_or_table_is_named_and_the_other_records_are_s
         n_named += named
         assert len(site.paper_page("svm", figures)) > 0
         assert len(site.disagreements_page()) > 0
-        crate.crate()
         for file, content in files.items():
             file.write_bytes(content)
     assert n_named > CASES / 4
