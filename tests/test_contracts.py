@@ -32,9 +32,7 @@ from handful import (
     UniformCoreset,
     compare,
     influence,
-    network_influence,
     suspects,
-    unrolled,
 )
 from handful.active import (
     Badge,
@@ -63,7 +61,7 @@ from handful.sampling import (
     distance_components,
     group_components,
 )
-from handful.sensitivity import LewisCoreset, MixtureSensitivity
+from handful.sensitivity import MixtureSensitivity
 from handful.streaming import ClassBalancedReservoir, Reservoir, ReservoirCoreset
 from handful.svm import svm_objective
 from hypothesis import given, settings
@@ -226,7 +224,6 @@ DRAWN = [
     UniformCoreset(12),
     StratifiedCoreset(12),
     LightweightCoreset(12),
-    LewisCoreset(12),
     MixtureSensitivity(12, n_components=3),
     *(LogisticSensitivity(12, n_clusters=3, radius=radius) for radius in (0.1, 3.0)),
     *(SVMCoreset(12, rule=rule, n_clusters=3) for rule in ("tight", "paper", "mixture")),
@@ -561,7 +558,6 @@ BEYOND = {  # what functions cannot take: the words of its refusal
     "X, .*toarray": lambda X, y: standardise(sparse.csr_array(X)),
     "Complex data not": lambda X, y: standardise(X + 1j),
     "standardise: the data must not have entries larger": lambda X, y: standardise(1e200 * X),
-    "diverged": lambda X, y: unrolled(Logistic(), 1e60 * X, y, X, y),
     "one label a row, .*60, 1": lambda X, y: suspects(LogisticRegression(), X, y[:, None]),
     "one label a row": lambda X, y: suspects(LogisticRegression(), X, None),
     "sparse matrix": lambda X, y: ReplayBuffer(UniformCoreset(), size=9).add(sparse.csr_array(X), y),
@@ -628,8 +624,6 @@ IN_MEMORY = {  # what is asked about rows and is not in `every`: "word of its re
     "standardise": lambda X, y: standardise(X),
     "suspects": lambda X, y: suspects(LogisticRegression(), X, y),
     "influence": lambda X, y: influence(Logistic(), X, y, X, y),
-    "unrolled": lambda X, y: unrolled(Logistic(), X, y, X, y),
-    "network_influence": lambda X, y: network_influence(None, X, y, X, y),
     "compare": lambda X, y: compare(UniformCoreset(5), LogisticRegression(), X, y),
 }
 NOT_ASKED = {  # public names that no rows are given to

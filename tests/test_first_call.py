@@ -1,9 +1,9 @@
-"""The first call: the line that says so, bars, and Ctrl-C in what takes long."""
+"""The first call: what importing loads, names that are gone, bars, and Ctrl-C in what takes long."""
 
+import importlib
 import pkgutil
 import subprocess
 import sys
-import types
 
 import handful
 import numpy as np
@@ -11,36 +11,10 @@ import pytest
 from handful import BilevelCoreset, MergeReduce, SVMCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset
 from handful.clustering import MiniBatchKMeans
-from handful.compiling import PATIENCE, Notice
 from sklearn.tree import DecisionTreeClassifier
 
 X = np.random.default_rng(0).normal(size=(400, 4))
 Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
-
-
-def compiling(module):
-    """What numba sends when it compiles a function of a module."""
-    function = types.SimpleNamespace(__module__=module)
-    return types.SimpleNamespace(data={"dispatcher": types.SimpleNamespace(py_func=function)})
-
-
-@pytest.mark.parametrize(
-    ("module", "seconds", "lines"),
-    [("handful.svm", 1.1, [1, 0]), ("handful.svm", 0.7, [0, 1]), ("handful.svm", 0.3, [0, 0]), ("other", 5.0, [0, 0])],
-)
-def test_one_line_says_when_our_functions_take_long_to_compile(module, seconds, lines, monkeypatch, capsys):
-    clock = [0.0]
-    monkeypatch.setattr("handful.compiling.perf_counter", lambda: clock[0])
-    notice, what, inner = Notice(), compiling(module), compiling("numba.np")
-    for expected in lines:
-        notice.on_start(what)
-        clock[0] += seconds * PATIENCE
-        notice.on_start(inner)  # a function that it calls
-        notice.on_end(inner)
-        notice.on_end(what)
-        clock[0] += 100.0  # between two calls nothing is compiled
-        assert capsys.readouterr().err.count("compiling, once") == expected
-
 
 HEAVY = (
     "torch",
@@ -68,6 +42,20 @@ def test_what_is_not_there_is_said_to_be_missing():
 
 
 @pytest.mark.parametrize(
+    ("module", "name", "now"),
+    [
+        ("handful", "unrolled", "handful_papers.public.unrolled"),
+        ("handful", "network_influence", "handful_papers.public.network_influence"),
+        ("handful.sensitivity", "LewisCoreset", "LogisticSensitivity or SVMCoreset"),
+    ],
+)
+def test_a_name_that_is_gone_says_what_is_there_in_its_place(module, name, now):
+    with pytest.raises(ImportError, match=f"{module}.{name} was removed: .*{now}"):
+        exec(f"from {module} import {name}")
+    assert name not in dir(importlib.import_module(module))
+
+
+@pytest.mark.parametrize(
     "fit",
     [
         lambda verbose: MiniBatchKMeans(3, n_steps=4, random_state=0, verbose=verbose).fit(X),
@@ -78,8 +66,6 @@ def test_what_is_not_there_is_said_to_be_missing():
     ],
 )
 def test_a_bar_shows_where_verbose_asks_for_it(fit, capsys):
-    fit(False)
-    capsys.readouterr()  # the first fit may say that it compiles
     fit(False)
     assert capsys.readouterr() == ("", "")
     fit(True)

@@ -5,7 +5,7 @@ import pytest
 from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset, linalg
 from handful.linalg import alias_records, cell_means, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
-from handful.sensitivity import LewisCoreset, MixtureSensitivity
+from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
@@ -80,7 +80,6 @@ SELECTORS = {
     "lightweight": lambda: LightweightCoreset(40, random_state=0),
     "mixture": lambda: MixtureSensitivity(40, random_state=0),
     "SVM": lambda: SVMCoreset(40, random_state=0),
-    "Lewis": lambda: LewisCoreset(40, random_state=0),
 }
 
 

@@ -1,7 +1,6 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
-import handful.compiling  # noqa: F401 (says so when a first call compiles)
-from handful.attribution import influence, suspects, unrolled
+from handful.attribution import influence, suspects
 from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
@@ -39,7 +38,6 @@ __all__ = [
     "compare",
     "influence",
     "suspects",
-    "unrolled",
 ]
 
 # So that `handful.data.load` works after `import handful` alone.
@@ -50,6 +48,9 @@ __getattr__, __dir__ = lazy_names(
         "continual": "handful.continual",
         "data": "handful.data",
         "dictionary": "handful.dictionary",
-        "network_influence": "handful.tangent",
+    },
+    gone={
+        name: f"it scores the public tables of attribution, from a checkout: handful_papers.public.{name}."
+        for name in ("network_influence", "unrolled")
     },
 )

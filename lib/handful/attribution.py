@@ -1,4 +1,4 @@
-"""What each row does to each prediction, and which rows are suspect: influence, unrolled training, out-of-fold loss."""
+"""What each row does to each prediction, and which rows are suspect: influence, out-of-fold loss."""
 
 import warnings
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, ConvergenceError, as_generator, check_integer, check_memory, check_number
+from handful.checks import MAX_SEED, as_generator, check_integer, check_memory
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
 from handful.models.base import Rows
@@ -25,9 +25,12 @@ TOL = 1e-10  # of the gradient at which a training ends, in units of the one at 
 LEAST_PROBABILITY = 1e-12  # of a label: forests give 0, of which the logarithm is infinite
 
 
-class _Linear:
-    # Rows and test rows of a Logistic or LeastSquares, with a column of ones for the intercept; k outputs, the losses'
-    # gradients and Hessians in the outputs. Parameters are matrices, shape (p, k).
+class LinearTraining:
+    """Rows and test rows of a Logistic or LeastSquares as attribution needs them, checked.
+
+    They have a column of ones for the intercept, and k outputs, in which `link` gives the losses' gradients and
+    Hessians. Parameters are matrices, shape (p, k).
+    """
 
     def __init__(self, problem, X, y, X_test, y_test):
         check_problem(problem)
@@ -47,8 +50,10 @@ class _Linear:
         self.l2 = (problem.l2 * rows.penalised(self.d)[: self.A.shape[1], None]).astype(X.dtype)
 
     def train(self):
-        """The parameters at which the gradient of the mean loss and its penalty is zero, and the Hessian of n times it,
-        shape (k p, k p), output by output."""
+        """The parameters at which the gradient of the mean loss and its penalty is zero, and the factored Hessian.
+
+        The Hessian is that of n times the mean, shape (k p, k p), output by output.
+        """
         (n, p), k = self.A.shape, self.k
         way = "reduce the columns first, to principal components for example"
         check_memory(f"a Hessian of {k * p:,} parameters", 4 * 8 * (k * p) ** 2, way)
@@ -60,6 +65,7 @@ class _Linear:
         return W, cho_factor(self.hessian(W))
 
     def hessian(self, W):
+        """The Hessian of the sum of the losses and n times the penalty, shape (k p, k p), output by output."""
         (n, p), k = self.A.shape, self.k
         H = np.zeros((k, p, k, p))
         S = self.link.hessians(self.link.mean(self.A @ W))
@@ -114,7 +120,7 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
     >>> worst = scores.mean(axis=1).argmin()  # the row without which the test loss would fall most
     """
     check_in_memory("influence", X, y, X_test, y_test)
-    model = _Linear(problem, X, y, X_test, y_test)
+    model = LinearTraining(problem, X, y, X_test, y_test)
     A, k = model.A, model.k
     p = A.shape[1]
     W, factor = model.train()
@@ -130,81 +136,6 @@ def influence(problem: Any, X: Table, y: Table, X_test: Table, y_test: Table, *,
     slopes = model.link.mean(model.A_test @ W) - model.Y_test  # (t, k)
     V = cho_solve(factor, np.einsum("tp,tk->kpt", model.A_test, slopes).reshape(k * p, -1)).reshape(k, p, -1)
     return sum(moved[:, [a]] * (A @ V[a]) for a in range(k))
-
-
-def unrolled(
-    problem: Any,
-    X: Table,
-    y: Table,
-    X_test: Table,
-    y_test: Table,
-    *,
-    n_epochs: int = 20,
-    batch_size: int = 32,
-    learning_rate: float = 0.01,
-    n_replays: int = 3,
-    random_state: Seed = None,
-) -> np.ndarray:
-    """What each row does to the loss of each test row *along a training by SGD* that ends before it converges.
-
-    The sign and the unit are those of `influence`: the rise of the test row's loss for a row left out, to first order.
-    It is minus the exact derivative of the final loss by the row's weight, by going back through the steps of plain SGD
-    in closed form for a linear model; nothing has to be tuned. It starts at zero, the mean of the usual random starts:
-    a random one adds noise that takes several replays to average out. Each replay has an order of its own, and the mean
-    of several is nearer to what a training does on average. Principal components that keep the variance give the same
-    for less.
-
-    Parameters
-    ----------
-    problem : Logistic or LeastSquares; its `l2` is a weight decay in every step
-    X, y, X_test, y_test : as in `influence`
-    n_epochs, batch_size, learning_rate : of the training. If a trained model saw only a share of the rows, give that
-        share of its epochs: then there are as many steps
-    n_replays : int
-    random_state : int, Generator or None
-
-    Returns
-    -------
-    array, shape (n, t); memory for as much, and for t times the number of parameters
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from handful import Logistic, unrolled
-    >>> X, y = load_digits(return_X_y=True)
-    >>> unrolled(Logistic(1e-6), X[:200] / 16, y[:200], X[200:210] / 16, y[200:210], n_replays=2).shape
-    (200, 10)
-    """
-    check_in_memory("unrolled", X, y, X_test, y_test)
-    model = _Linear(problem, X, y, X_test, y_test)
-    for name, value in dict(n_epochs=n_epochs, batch_size=batch_size, n_replays=n_replays).items():
-        check_integer(name, value)
-    check_number("learning_rate", learning_rate, above=0)
-    rng = as_generator(random_state)
-    A, Y, k, dtype = model.A, model.Y, model.k, model.A.dtype
-    n, p = A.shape
-    lr, decay = dtype.type(learning_rate), 1 - dtype.type(learning_rate) * model.l2
-    scores = np.zeros((n, len(model.A_test)), dtype=dtype)
-    for _ in range(n_replays):
-        W = np.zeros((p, k), dtype)
-        orders = [rng.permutation(n) for _ in range(n_epochs)]
-        batches = [order[i : i + batch_size] for order in orders for i in range(0, n, batch_size)]
-        path = []
-        for rows in batches:
-            path.append(W)
-            W = decay * W - lr / len(rows) * (A[rows].T @ (model.link.mean(A[rows] @ W) - Y[rows]))
-        slopes = model.link.mean(model.A_test @ W) - model.Y_test
-        V = np.einsum("tp,tk->pkt", model.A_test, slopes).reshape(p, -1)  # d (test losses) / d W
-        for rows, W in zip(reversed(batches), reversed(path)):
-            P, U = model.link.mean(A[rows] @ W), (A[rows] @ V).reshape(len(rows), k, -1)
-            scores[rows] += lr / len(rows) * np.einsum("ikt,ik->it", U, P - Y[rows])
-            V *= decay
-            C = model.link.hessians(P)
-            bent = C @ U if k > 1 else C * U  # the same, but a product of matrices of one entry takes longer
-            V -= lr / len(rows) * (A[rows].T @ bent.reshape(len(rows), -1))
-    if not np.isfinite(scores).all():
-        raise ConvergenceError("the training diverged: scale the features, or take a smaller learning_rate.")
-    return scores / n_replays
 
 
 @dataclass(frozen=True)

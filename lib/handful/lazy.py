@@ -15,7 +15,7 @@ def module_with_torch(name, what):
         raise ImportError(f"{what} needs torch: pip install torch.") from error
 
 
-def lazy_names(package, homes):
+def lazy_names(package, homes, gone=None):
     """`__getattr__` and `__dir__` of a package some of whose names are imported only when they are asked for.
 
     Parameters
@@ -23,9 +23,14 @@ def lazy_names(package, homes):
     package : str, the package's `__name__`
     homes : dict of str, the module that defines each of these names, such as {"Views": "handful.continual.views"}; for
         a name that is itself a module of the package, that module: {"data": "handful.data"}
+    gone : dict of str, for names that the package had until lately, where their like is now: the end of a sentence.
+        To ask for one is an ImportError, which ``from package import name`` hands on, as it does no AttributeError
     """
+    gone = gone or {}
 
     def __getattr__(name):
+        if name in gone:
+            raise ImportError(f"{package}.{name} was removed: {gone[name]}", name=name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = module_with_torch(homes[name], name)  # what it lacks is told: pkgutil would ask this function again

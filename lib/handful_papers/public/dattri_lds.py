@@ -3,11 +3,12 @@
 import time
 
 import numpy as np
-from handful import Logistic, influence, unrolled
+from handful import Logistic, influence
 from handful.data import load, split
 from scipy.special import softmax
 from scipy.stats import rankdata
 
+from handful_papers.public.unrolled import unrolled
 from handful_papers.published import published
 
 ITEM = "dattri, MNIST, logistic regression"

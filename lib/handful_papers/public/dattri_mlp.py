@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from handful import network_influence
 from torch import nn
 
 from handful_papers.public import dattri_lds
 from handful_papers.public.dattri_lds import agreements, images, lds
+from handful_papers.public.network_influence import network_influence
 
 BATCH, RATE, MOMENTUM, DROPOUT = 64, 0.01, 0.9, 0.1  # of every training
 
