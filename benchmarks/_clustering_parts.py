@@ -60,6 +60,7 @@ def rows_file(path, n=20_000_000, d=16, k=2000, chunk=1 << 20):
 def out_of_core(path):
     """Coreset and fit from a file, private memory limited to 1 GiB by the system."""
     resource.setrlimit(resource.RLIMIT_DATA, (GIBIBYTE, GIBIBYTE))
+    from handful.blocks import Blocks
     from handful.clustering.vcgmm import VCGMM
     from handful.sensitivity.lightweight import lightweight_coreset
 
@@ -73,7 +74,7 @@ def out_of_core(path):
             lightweight_coreset(X, 1 << 16, rng=np.random.default_rng(0))
             coreset.append(time.process_time() - start)
         start = time.process_time()
-        model = VCGMM(1000, coreset_size=1 << 16, compute_labels=False, random_state=0).fit(X)
+        model = VCGMM(1000, coreset_size=1 << 16, compute_labels=False, random_state=0).fit(Blocks(X))
         fit = time.process_time() - start
     error = _error(X, model)
     seconds = dict(first_seconds=coreset[0], warm_seconds=float(np.median(coreset[1:])), fit_seconds=fit)

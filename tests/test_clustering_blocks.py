@@ -40,11 +40,16 @@ def test_blocks_and_their_order_change_the_error_no_more_than_seeds_do(X, folder
     assert found.min() > seeds.min() * 0.98
 
 
-def test_a_large_memory_map_is_read_in_blocks(X, folder, monkeypatch):
+@pytest.mark.parametrize("asked", ["by the caller", "by the memory"])
+def test_a_memory_map_is_read_in_blocks_where_one_asks_for_it(X, folder, asked, monkeypatch):
     np.save(folder / "all.npy", X)
     expected = VCGMM(C, coreset_size=3000, random_state=0).fit(Blocks(X, rows=1000))
-    monkeypatch.setattr(blocks, "ENTRIES", 5000)
-    model = VCGMM(C, coreset_size=3000, random_state=0).fit(np.load(folder / "all.npy", mmap_mode="r"))
+    mapped = np.load(folder / "all.npy", mmap_mode="r")
+    monkeypatch.setattr(sources, "ENTRIES", 1000 * X.shape[1])
+    if asked == "by the memory":
+        monkeypatch.setattr(sources, "physical_memory", lambda: X.nbytes)
+    model = VCGMM(C, coreset_size=3000, random_state=0)
+    model = model.fit(Blocks(mapped) if asked == "by the caller" else mapped)
     np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
     np.testing.assert_array_equal(model.labels_, expected.labels_)
     assert model.cluster_centers_.dtype == np.float32

@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.sources import ENTRIES, is_dask, is_files, of_arrays, of_dask, of_files
+from handful.sources import exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
 from handful.types import Block, check_form, form_of, join_rows, joined
 
 
@@ -281,9 +281,8 @@ def _shape(piece):
 
 
 def is_blocks(X, *others):
-    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and memory maps larger than one block."""
-    large = isinstance(X, np.memmap) and X.size > ENTRIES
-    return large or isinstance(X, Blocks) or is_dask(X, *others) or is_files(X)
+    """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed half of the memory."""
+    return isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
 
 
 def check_in_memory(name, *data):

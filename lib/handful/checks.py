@@ -1,7 +1,6 @@
 """Input checks that the estimators share: each names the thing, the limit and what it got."""
 
 import operator
-import os
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import type_of_target
 
 from handful.blocks import check_in_memory
+from handful.sources import physical_memory
 
 LARGEST = float(np.finfo(np.float64).max)
 MAX_SEED = np.iinfo(np.int32).max
@@ -235,13 +235,6 @@ def check_generator(rng):
     """TypeError unless `rng` is a `numpy.random.Generator`."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator, such as numpy.random.default_rng(0); got {rng!r}.")
-
-
-def physical_memory():
-    """Bytes of memory in this machine; where the system does not say, infinity."""
-    if not hasattr(os, "sysconf"):
-        return float("inf")
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(what, n_bytes, way_out):

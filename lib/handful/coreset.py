@@ -23,7 +23,7 @@ from handful.checks import (
 )
 from handful.lazy import module_with_torch
 from handful.options import Count, Options, all_or_nothing, check_options
-from handful.sources import is_dask, is_files
+from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
 from handful.types import Block, Seed, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
@@ -127,9 +127,9 @@ class Selector(Options):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). What does not fit into
-            the memory, a memory map, files, dask data or `handful.blocks.Blocks`, is chosen from block by block (see
-            docs/distributed.md)
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). Files, dask data,
+            `handful.blocks.Blocks` and, with a warning, what exceeds half of the memory are chosen from block by block
+            (see docs/distributed.md)
         y : labels or targets, shape (n,); optional for selectors that do not look at them
         sample_weight : shape (n,), non-negative; how often each row counts
 
@@ -151,8 +151,18 @@ class Selector(Options):
         check_options(self)
         for name in [name for name in vars(self) if name.endswith("_")]:  # of an earlier fit
             delattr(self, name)
-        if is_blocks(X, y, sample_weight):
+        too_large = exceeds_memory(X)
+        if too_large and self._reads:
+            warnings.warn(
+                f"the numbers of X, shape {X.shape}, exceed half of the {physical_memory() / 2**30:.3g} GiB of memory: "
+                "rows are chosen in blocks, as fit(Blocks(X, y)) does without this warning.",
+                stacklevel=4,
+            )
+        if is_blocks(X, y, sample_weight) and (self._reads or not too_large):
             return self._fit_blocks(as_blocks(X, y, sample_weight))
+        return self._fit_rows(X, y, sample_weight, **options)
+
+    def _fit_rows(self, X, y, sample_weight, **options):
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         self.n_samples_fit_ = X.shape[0]
         indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
@@ -164,7 +174,7 @@ class Selector(Options):
         blocks = blocks.at_least(self._rows_per_block(blocks))
         if len(blocks) == 1:
             block = next(iter(blocks))
-            return self.fit(block.X, block.y, block.weights)
+            return self._fit_rows(block.X, block.y, block.weights)
         self.indices_, self.weights_ = self._select_blocks(blocks, as_generator(self.random_state))
         self.n_samples_fit_ = blocks.n
         if blocks.like is None:
@@ -195,7 +205,7 @@ class Selector(Options):
             return union.ids, union.weights
         if self.size < self._size_per_column * blocks.d:
             union = uniform_rows(blocks, max(blocks.lengths), rng)
-            self.fit(union.X, union.y, union.weights)
+            self._fit_rows(union.X, union.y, union.weights)
             return union.ids[self.indices_], self.weights_
         n_present, chosen = zip(*blocks.map(_chosen_of_block, chooser, seed))
         check_size(self.size, sum(n_present), blocks.n, repeats=self._repeats)

@@ -5,6 +5,7 @@ as `handful.blocks.Blocks` does. Each gives the pieces, functions or tasks of da
 shapes, (rows, columns, entries) each, None where dask knows none; and X without its rows, None where that is unknown.
 """
 
+import os
 import re
 from functools import partial
 from numbers import Integral
@@ -16,6 +17,9 @@ from scipy import sparse
 from sklearn.utils import check_consistent_length
 
 ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
+SHARE = 0.5  # of the memory, which the numbers of an array may take
+GROUP = Path("/proc/self/cgroup")  # names the control groups of this process
+GROUPS = Path("/sys/fs/cgroup")
 SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a dask frame
 
 
@@ -28,6 +32,52 @@ def is_files(X):
     """Whether X names files: a path, a pattern or a list of paths."""
     paths = X if isinstance(X, list) else [X]
     return len(paths) > 0 and all(isinstance(path, str | PathLike) for path in paths)
+
+
+def exceeds_memory(X):
+    """Whether the numbers of an array, a frame or a CSR matrix take more than half of the memory, and over a block.
+
+    They count as they are read, as floats: four bytes each for float32, eight for any other type. Neither the type of
+    the array nor where its numbers are, in memory or in a file that is mapped, decides anything.
+    """
+    known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
+    if not known or is_dask(X) or X.size <= ENTRIES:
+        return False
+    width = 4 if getattr(X, "dtype", None) == np.float32 else 8
+    return width * X.size > SHARE * physical_memory()
+
+
+def physical_memory():
+    """Bytes of memory in this machine, or what the control groups of a container allow; else infinity.
+
+    The same in every process that is started from this one.
+    """
+    limits = [float("inf"), *_limits_of_groups()]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(limits)
+
+
+def _limits_of_groups():
+    # Linux: a group is limited by itself and by each of the groups that it is in.
+    lines = GROUP.read_text(encoding="utf-8").splitlines() if GROUP.exists() else []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            root, name = GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = root / group.lstrip("/")
+        for folder in (own, *own.parents):
+            limit = folder / name
+            # The word is "max" where there is no limit; a container may not see the groups that it is in.
+            text = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
+            if text != "max":
+                yield int(text)
+            if folder == root:
+                break
 
 
 def of_arrays(X, y, sample_weight, rows, columns):

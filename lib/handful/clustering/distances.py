@@ -47,8 +47,8 @@ def quantization_error(X, centers, sample_weight=None):
 
     Parameters
     ----------
-    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read block by block: a
-        large memory map, files, dask data, `handful.blocks.Blocks`
+    X : array, shape (n, d); float32 is searched in float32 and measured in float64. Or what is read block by block:
+        files, dask data, `handful.blocks.Blocks`, an array that exceeds half of the memory
     centers : array, shape (C, d)
     sample_weight : shape (n,), or None
 

@@ -35,6 +35,7 @@ from handful.clustering.variational import (
 from handful.clustering.vcgmm_kernels import Threads
 from handful.options import Count, NonNegative, all_or_nothing, check_options
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
+from handful.sources import exceeds_memory
 from handful.types import Seed, Table
 
 ALGORITHMS = {"fast": TruncatedEM(), "paper": PAPER}
@@ -121,7 +122,7 @@ class VCGMM(MixtureEstimator):
 
         Parameters
         ----------
-        X : array or memory map, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
+        X : array, shape (n, d); with a `coreset_size` also a CSR matrix, of which no more than the
             coreset, or a block of rows, is made dense at a time; or a dask array, frame or bag of chunks, of which a
             coreset is drawn in two passes, the same as on one machine, and fitted here. `labels_` is then a dask array,
             and there is no `inertia_`
@@ -152,7 +153,7 @@ class VCGMM(MixtureEstimator):
     @all_or_nothing
     def _fit(self, X, sample_weight, *, go_on, past=None):
         check_options(self)
-        in_blocks = is_blocks(X, sample_weight) and not (isinstance(X, np.ndarray) and self.coreset_size is None)
+        in_blocks = is_blocks(X, sample_weight) and not (self.coreset_size is None and exceeds_memory(X))
         if in_blocks:
             weights, blocks = None, copy(as_blocks(X, None, sample_weight))
             blocks.verbose |= self.verbose

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from handful.checks import check_memory, physical_memory
+from handful.checks import check_memory
+from handful.sources import physical_memory
 
 STEP_BACK = 0.995  # of the way to the boundary
 CLIP = 10.0  # a second-order correction may move a product by this many targets (Gondzio 1996)
