@@ -6,6 +6,7 @@ from dataclasses import replace
 import numba
 import numpy as np
 import pytest
+from handful.blocks import Blocks
 from handful.clustering import VCGMM, quantization_error
 from handful.clustering.moves import choose_moves, removal_losses, split_gains
 from handful.clustering.variational import PAPER, TruncatedEM, VariationalEM, random_neighbours, random_sets
@@ -260,6 +261,49 @@ def test_empty_clusters_move_or_are_reported(rng):
     moved = VCGMM(25, init=far, n_neighbors=25).fit(X)
     assert (stays.n_empty_, moved.n_empty_) == (5, 0)
     assert moved.lower_bound_ > stays.lower_bound_
+
+
+@pytest.mark.parametrize("algorithm", ["fast", "paper"])
+@pytest.mark.parametrize("assignment", ["soft", "hard", "hardened"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("distinct", "each", "C"), [(1, 9, 4), (3, 20, 10), (50, 20, 120), (60, 5, 50)])
+def test_clusters_that_no_row_is_assigned_to_are_counted(distinct, each, C, dtype, assignment, algorithm):
+    """Few distinct rows (scikit-learn#10059): centres that differ by rounding alone are no clusters of their own."""
+    rng = np.random.default_rng(C)
+    X = np.repeat(rng.normal(size=(distinct, 4)) + 100, each, axis=0).astype(dtype)
+    X, options = X[rng.permutation(len(X))], dict(algorithm=algorithm, assignment=assignment, random_state=0)
+    model = quietly(VCGMM(C, **options), X)
+    assert model.n_empty_ == C - len(np.unique(model.labels_))
+    assert len(np.unique(np.c_[X, model.labels_], axis=0)) == distinct  # equal rows have one label
+    if algorithm == "fast":
+        assert model.n_empty_ == C - min(distinct, C)
+        assert quietly(VCGMM(C, compute_labels=False, **options), X).n_empty_ == model.n_empty_
+
+
+def test_empty_clusters_are_those_of_the_rows_that_count(rng):
+    X = np.repeat(rng.normal(size=(40, 3)), 30, axis=0)
+    present, C = np.arange(len(X)) < 600, 60  # the first twenty
+    assert quietly(VCGMM(C, random_state=0), X, sample_weight=present.astype(float)).n_empty_ == 40
+    for rows in (X, sparse.csr_matrix(X), Blocks(X, rows=500)):
+        for labels in (True, False):
+            model = VCGMM(C, coreset_size=1100, compute_labels=labels, random_state=0)
+            assert quietly(model, rows).n_empty_ == 20
+    few = quietly(VCGMM(C, coreset_size=C, random_state=0), X)  # a coreset that misses rows, which have labels
+    assert few.n_empty_ == C - len(np.unique(few.labels_))
+    with pytest.warns(ConvergenceWarning, match="20 of 60 clusters") as said:
+        VCGMM(C, random_state=0).fit(X)
+    assert said[0].filename == __file__
+
+
+@pytest.mark.parametrize("compute_labels", [True, False])
+def test_clusters_of_earlier_rows_are_not_empty_and_count_once(rng, compute_labels):
+    X = np.repeat(rng.normal(size=(12, 3)) + 10, 20, axis=0)
+    model = VCGMM(30, compute_labels=compute_labels, random_state=0)
+    for start, stop, seen in ((0, 100, 100), (0, 100, 100), (100, 240, 240), (0, 200, 240)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.partial_fit(X[start:stop])
+        assert model.n_empty_ == 30 - len(np.unique(model.predict(X[:seen])))
 
 
 # Moves, phases, hard assignments

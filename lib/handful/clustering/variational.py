@@ -90,7 +90,11 @@ class Statistics:
 
 @dataclass
 class Trace:
-    """Record of an optimisation: bounds after each E-step, iterations, distances, moves, final statistics."""
+    """Record of an optimisation: bounds after each E-step, iterations, distances, moves, final statistics.
+
+    `nearest_rows`, int array of shape (C,), is for each cluster the nearest of the rows that found no better cluster,
+    or -1 where there is none.
+    """
 
     bounds: list = field(default_factory=list)
     n_iter: int = 0
@@ -98,6 +102,7 @@ class Trace:
     n_moves: int = 0
     converged: bool = False
     statistics: Statistics | None = None
+    nearest_rows: np.ndarray | None = None
 
 
 def padded(rows, shift=0.0):
@@ -201,6 +206,9 @@ class VariationalEM:
             if self.n_steps in REORDER_AFTER:
                 self._reorder()
         trace.statistics = self._statistics(np.array(mixture.centers))
+        farthest_first = np.argsort(-self.best[:, 0], kind="stable")
+        trace.nearest_rows = np.full(len(mixture.centers), -1)
+        trace.nearest_rows[self.K[farthest_first, 0]] = self.rows[farthest_first]
         return trace
 
     def _split(self, mixture, trace, bound):

@@ -33,6 +33,7 @@ from handful.clustering.variational import (
     random_sets,
 )
 from handful.clustering.vcgmm_kernels import Threads
+from handful.linalg import dense
 from handful.options import Count, NonNegative, all_or_nothing, check_options
 from handful.sensitivity.lightweight import lightweight_blocks, lightweight_coreset
 from handful.sources import exceeds_memory
@@ -88,7 +89,9 @@ class VCGMM(MixtureEstimator):
     n_moves_ : int, clusters of little use that "fast" moved to where cutting another one gained more, in the last phase
     n_iter_ : int, M-steps of all phases
     n_distances_ : int, distances computed for coreset, seeds and E-steps
-    n_empty_ : int, clusters without points of their own: they have no weight, or the centre of another cluster
+    n_empty_ : int, clusters that no row of positive weight is assigned to, of this call or an earlier `partial_fit`:
+        ``n_clusters - len(numpy.unique(labels_))`` after a `fit`. Without `labels_` in memory the rows that were fitted
+        count, each for the best cluster that its search found
     converged_ : bool, whether `tol` ended the last phase, not `max_iter`
     neighbors_ : int32 array, shape (C, G), the neighbourhoods
     labels_ : int array, shape (n,), what `predict` gives for the rows of the fit, if `compute_labels`
@@ -173,8 +176,10 @@ class VCGMM(MixtureEstimator):
         if self.coreset_size is not None and past is None:
             check_integer("coreset_size", self.coreset_size, least=self.n_clusters, why="a row for each cluster")
         rng, n_distances = as_generator(self.random_state), 0
+        present = slice(None) if weights is None else np.flatnonzero(weights)
         if self.coreset_size is None:
-            rows, u = (X, np.ones(len(X))) if weights is None else (X[weights > 0], weights[weights > 0])
+            chosen = present
+            rows, u = X[chosen], np.ones(len(X)) if weights is None else weights[chosen]
         elif in_blocks:
             drawn = lightweight_blocks(blocks, self.coreset_size, rng=rng)
             rows, u, n_distances = self._validate(drawn.X, reset=not go_on), drawn.weights, blocks.n
@@ -189,7 +194,28 @@ class VCGMM(MixtureEstimator):
         rows = padded(rows, self._shift)  # in place of the coreset's rows, which would lie in memory beside these
         mixture, trace, n_fitting = self._optimise(rows, u, rng, go_on, past)
         self.n_distances_ = n_distances + n_fitting
+        earlier = None if past is None else self._in_clusters
         self._keep(mixture, trace)
+        self._label(X, weights, in_blocks)
+        fitted = None if in_blocks else chosen
+        self._count_empty(*self._rows_in_use(X, present, fitted, rows, trace.nearest_rows), earlier)
+        return self
+
+    def _rows_in_use(self, X, present, fitted, rows, nearest_rows):
+        # The clusters in use and a row of X that is assigned to each. `present` and `fitted` are places in X of the
+        # rows that count and of those that were fitted, which `rows` holds as well; `fitted` is None for X in blocks.
+        if isinstance(getattr(self, "labels_", None), np.ndarray):  # of dask data they are yet to be computed
+            clusters, first = np.unique(self.labels_[present], return_index=True)
+            if fitted is None:
+                return clusters, self.cluster_centers_[clusters]  # not read once more for it
+            return clusters, dense(X[np.arange(X.shape[0])[present][first]])
+        clusters = np.flatnonzero(nearest_rows >= 0)
+        first = nearest_rows[clusters]
+        if fitted is None:
+            return clusters, rows[first, : self.n_features_in_] + self._shift
+        return clusters, dense(X[np.arange(X.shape[0])[fitted][first]])
+
+    def _label(self, X, weights, in_blocks):
         for attribute in ("labels_", "inertia_"):
             vars(self).pop(attribute, None)
         if self.compute_labels and in_blocks:
@@ -197,7 +223,20 @@ class VCGMM(MixtureEstimator):
         elif self.compute_labels:
             self.labels_, sq_dist = nearest_centers(X, self.cluster_centers_)
             self.inertia_ = float(sq_dist.sum() if weights is None else weights @ sq_dist)
-        return self
+
+    def _count_empty(self, clusters, rows, earlier):
+        # `rows` are a row of each of the `clusters` in use; `earlier` is such a pair of the calls before, or None.
+        if earlier is not None:
+            before = nearest_centers(earlier[1], self.cluster_centers_)[0] if self.compute_labels else earlier[0]
+            clusters, first = np.unique(np.append(clusters, before), return_index=True)
+            rows = np.concatenate([rows, earlier[1]])[first]
+        self._in_clusters = clusters, rows
+        # A search may give equal rows to several clusters whose centres differ by rounding: only one of these counts.
+        self.n_empty_ = self.n_clusters - len(np.unique(rows, axis=0))
+        if self.n_empty_:
+            said = f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
+            said += "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
+            warnings.warn(said, ConvergenceWarning, stacklevel=5)
 
     def _optimise(self, Y, weights, rng, go_on, past):
         # Returns the mixture, the trace of the last phase (with the iterations of all) and the distances computed.
@@ -216,6 +255,7 @@ class VCGMM(MixtureEstimator):
                 if size < len(Y):
                     chosen, u = lightweight_coreset(Y, size, rng=rng, sample_weight=weights)
                     mine = Y[chosen]
+                order = np.arange(len(mine))
                 if mixture is None:
                     mixture, first, n_starting = self._begin(mine, u, rng, how, floor, go_on)
                     K = random_sets(len(mine), self.n_clusters, mixture.neighbours.shape[1], rng)
@@ -244,6 +284,8 @@ class VCGMM(MixtureEstimator):
                 n_distances += n_starting + trace.n_distances
                 n_iter += trace.n_iter
         trace.n_iter = n_iter
+        with_row = trace.nearest_rows >= 0
+        trace.nearest_rows[with_row] = order[trace.nearest_rows[with_row]]
         return mixture, trace, n_distances
 
     def _sizes(self, n, grow):
@@ -295,14 +337,9 @@ class VCGMM(MixtureEstimator):
         self.variance_, self.neighbors_ = float(mixture.variance), mixture.neighbours
         self.lower_bounds_, self.lower_bound_ = trace.bounds, trace.bounds[-1]
         self.n_moves_, self.n_iter_, self.converged_ = trace.n_moves, trace.n_iter, trace.converged
-        self.n_empty_ = self.n_clusters - len(np.unique(self.cluster_centers_[found.mass > 0], axis=0))
         if not trace.converged:
             said = f"VCGMM did not settle in {self.max_iter} iterations; raise max_iter or tol."
-            warnings.warn(said, ConvergenceWarning, stacklevel=4)
-        if self.n_empty_:
-            said = f"{self.n_empty_} of {self.n_clusters} clusters have no points of their own; "
-            said += "there may be fewer distinct rows: lower n_clusters or raise coreset_size."
-            warnings.warn(said, ConvergenceWarning, stacklevel=4)
+            warnings.warn(said, ConvergenceWarning, stacklevel=5)
 
     def fit_predict(self, X: Table, y: Table = None, sample_weight: Table = None) -> np.ndarray:
         """`fit`, then the labels of `X`."""
