@@ -30,7 +30,7 @@ from handful import (
 from handful.baselines import Herding
 from handful.blocks import Blocks, is_blocks
 from handful.clustering import MiniBatchKMeans, quantization_error
-from handful.sensitivity import LewisCoreset, MixtureSensitivity
+from handful.sensitivity import MixtureSensitivity
 from handful.streaming import ClassBalancedReservoir, Reservoir
 from joblib import Parallel, delayed
 from scipy import sparse
@@ -49,7 +49,6 @@ SELECTORS = [
     MixtureSensitivity(20, random_state=0),
     LogisticSensitivity(20, random_state=0),
     SVMCoreset(20, random_state=0),
-    LewisCoreset(20, random_state=0),
     BilevelCoreset(Logistic(l2=1e-2), size=20, random_state=0),
     MatchedCoreset(Logistic(l2=1e-2)),
     AnyEstimatorCoreset(SGDClassifier(random_state=0), size=20, n_draws=2, n_exchanges=2, random_state=0),
