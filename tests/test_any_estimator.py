@@ -1,9 +1,21 @@
 """Points for any estimator: the trees' proxy, the families, and the estimator's own say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
-from handful import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic, MergeReduce
+from handful import (
+    AnyEstimatorCoreset,
+    BilevelCoreset,
+    CoresetEstimator,
+    LeastSquares,
+    Logistic,
+    MergeReduce,
+    UniformCoreset,
+    compare,
+    suspects,
+)
 from handful.bilevel.families import candidates_for
 from handful.bilevel.trials import exchanged, held_out_loss
 from handful.proxies import RBF, Nystrom, TreeLeaves
@@ -109,9 +121,51 @@ def test_a_linear_model_is_stood_in_for_by_its_own_penalty(estimator, l2):
 def test_missing_values_are_refused_with_the_way_out(data):
     X, y = data
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"contains NaN.*in front.*RandomForestClassifier"):
-        for_estimator(FEW_TREES).fit(X, y)
-    for_estimator(make_pipeline(SimpleImputer(), FEW_TREES)).fit(X, y)
+    with pytest.raises(ValueError, match=r"contains NaN.*in front.*KNeighborsClassifier"):
+        for_estimator(KNeighborsClassifier()).fit(X, y)
+    for_estimator(make_pipeline(SimpleImputer(), KNeighborsClassifier())).fit(X, y)
+
+
+def mixed(X):
+    """A frame of numbers with gaps, a category and a flag."""
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 3]})
+    frame.loc[::7, "a"] = np.nan
+    frame["colour"] = pd.Categorical(np.array(["red", "green", None], dtype=object)[np.digitize(X[:, 2], [-0.4, 0.4])])
+    return frame.assign(flag=pd.array(X[:, 3] > 0, dtype="boolean"))
+
+
+@pytest.mark.parametrize("boosting", [HistGradientBoostingClassifier(max_iter=5, random_state=0)])
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: GridSearchCV(one, {"max_iter": [5]}, cv=2)])
+def test_a_frame_with_gaps_and_categories_goes_to_the_estimator_that_takes_it_as_it_is(data, boosting, wrap):
+    X, y = data
+    frame, model = mixed(X), wrap(boosting)
+    few = for_estimator(model, size=60).fit(frame, y)
+    X_small, y_small, weights = few.take(frame, y)
+    assert list(few.feature_names_in_) == ["a", "b", "c", "colour", "flag"]
+    assert weights.sum() == pytest.approx(len(y))
+    assert few.trials_[few.chosen_] == min(few.trials_.values())
+    assert 0 < clone(model).fit(X_small, y_small, sample_weight=weights).score(frame, y) <= 1
+    found = compare({"few": few}, model, frame, y, sizes=[60], seeds=1, controls=False, verbose=False)
+    assert found.frame["error"].eq("").all()
+    small = CoresetEstimator(for_estimator(model, size=60), model).fit(frame, y)
+    np.testing.assert_array_equal(small.selector_.indices_, few.indices_)
+    drawn = CoresetEstimator(UniformCoreset(60, random_state=0), model).fit(frame, y)
+    assert drawn.predict(frame).shape == y.shape
+    assert suspects(boosting, frame, y).scores_.shape == (len(y),)
+
+
+def test_gaps_change_nothing_where_there_are_none_and_rows_keep_them_in_the_trials(data):
+    X, y = data
+    X = X.copy()
+    X[::5, 0] = np.nan
+    few = for_estimator(FEW_TREES, n_exchanges=0).fit(X, y)
+    filled = np.column_stack(
+        [np.where(np.isnan(X[:, :1]), np.nanmedian(X[:, 0]), X[:, :1]), np.isnan(X[:, 0]), X[:, 1:]]
+    )
+    other = for_estimator(FEW_TREES, n_exchanges=0).fit(filled, y)
+    assert set(few.trials_) == set(other.trials_)
+    assert np.isnan(few.take(X)[0]).any()
+    assert len(set(few.indices_)) == 30
 
 
 def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way_out(data):
@@ -123,7 +177,9 @@ def test_an_unknown_family_is_refused_by_name_and_a_proxy_of_ones_own_is_the_way
 
 def test_what_wraps_an_estimator_is_of_its_family():
     search = GridSearchCV(LogisticRegression(C=0.5), {"C": [1.0]})
-    assert candidates_for(search, 100.0) == candidates_for(LogisticRegression(C=0.5), 100.0)
+    tried = [replace(one, own=False) for one in candidates_for(LogisticRegression(C=0.5), 100.0)]
+    for wrapped in (search, GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression(C=0.5)), {})):
+        assert candidates_for(wrapped, 100.0) == tried
 
 
 @pytest.mark.parametrize("other", ["forest", KMeans(2), make_pipeline(StandardScaler()), LogisticRegression])

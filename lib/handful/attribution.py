@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_softmax
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 
 from handful.blocks import check_in_memory
@@ -18,6 +18,7 @@ from handful.models.base import Rows
 from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
+from handful.trainers import kind_of, seed_unset
 from handful.types import Seed, Table
 
 BLOCK = 256  # rows whose leverages are computed at a time
@@ -178,7 +179,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     """Rank the rows by how suspect their labels or targets are: by the loss under a model that did not see the row.
 
     A classifier's loss is minus the logarithm of the label's probability in nats (what cleanlab calls self-confidence);
-    minus its margin where it gives no probabilities; a regressor's is half the squared error. A forest and whatever
+    minus its margin where it gives no probabilities; whether it predicts another label, 1 or 0, where it only predicts
+    labels; a regressor's is half the squared error. A forest and whatever
     else has out-of-bag predictions is trained once, on all rows, and asked for those. Others are trained `n_folds`
     times. A model that fits the data well finds more: compare several by what you know of a few labels.
 
@@ -226,13 +228,15 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     if isinstance(estimator, Logistic | LeastSquares):
         estimator.check()
         estimator = estimator.estimator(len(y) * (1 - 1 / n_folds))
-    if isinstance(estimator, type) or not (is_classifier(estimator) or is_regressor(estimator)):
-        raise TypeError(f"estimator must be a classifier or a regressor, or a Logistic problem, got {estimator!r}.")
+    if isinstance(estimator, type) or kind_of(estimator) not in ("classifier", "regressor"):
+        raise TypeError(
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
+            f"BaseEstimator makes it, or a Logistic problem, got {estimator!r}."
+        )
     model, own = clone(estimator), estimator.get_params()
     fold_seed = int(rng.integers(MAX_SEED))
-    if own.get("random_state", 0) is None:
-        model.set_params(random_state=int(rng.integers(MAX_SEED)))
-    classes = np.unique(y, return_inverse=True) if is_classifier(estimator) else None
+    seed_unset(model, int(rng.integers(MAX_SEED)))
+    classes = np.unique(y, return_inverse=True) if kind_of(estimator) == "classifier" else None
     if "oob_score" in own and own.get("bootstrap", True):
         predicted = _out_of_bag(model.set_params(oob_score=True), X, y, classes)
     else:
@@ -281,6 +285,9 @@ def _out_of_fold(model, X, y, classes, n_folds, seed):
     if hasattr(model, "predict_proba"):
         shares = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
         return np.log(np.maximum(shares, LEAST_PROBABILITY))
+    if not hasattr(model, "decision_function"):
+        said = cross_val_predict(model, X, y, cv=folds)
+        return (np.asarray(said)[:, None] == labels).astype(float) - 1.0
     z = cross_val_predict(model, X, y, cv=folds, method="decision_function")
     z = z if z.ndim == 2 else np.column_stack([-z, z])
     first, second = -np.sort(-z, axis=1)[:, :2].T

@@ -8,10 +8,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.metrics import check_scoring
-from sklearn.utils.validation import check_consistent_length, has_fit_parameter
+from sklearn.utils.validation import check_consistent_length
 from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
@@ -19,6 +18,7 @@ from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.coreset import check_selector, take_rows
+from handful.trainers import WeightedFit, kind_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Table
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
@@ -51,8 +51,9 @@ def compare(
     Parameters
     ----------
     selectors : Selector, a list of them, or a dict of them by name; their `size` and `random_state` are set here
-    estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its `fit`, or of the last
-        step's if it is a Pipeline; an estimator without one trains on the chosen rows alone, which a warning says
+    estimator : anything with ``fit(X, y)`` and a score. Weights go to a `sample_weight` of its `fit`, or through it to
+        what it wraps: the last step of a Pipeline, the candidates of a search, all that vote. An estimator that takes
+        none trains on the chosen rows alone, which a warning says
     X, y : the rows and their labels or targets, whatever the selectors and the estimator take. Selectors read X as it
         is given: scale its columns first, as a scaler in the estimator's pipeline does not reach them
     sizes : list of int, rows to choose; None takes 1, 2, 5 and 10 % of the training rows
@@ -113,14 +114,13 @@ def compare(
     check_in_memory("compare", X, y, *held_out)
     check_consistent_length(X, y)
     check_consistent_length(*held_out)
-    classes = _repeat(y) and not (hasattr(estimator, "__sklearn_tags__") and is_regressor(estimator))
+    classes = _repeat(y) and kind_of(estimator) != "regressor"
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
     unasked = baselines.keys() - named.keys()  # these may fail
     methods = {name: baselines[name] for name in baselines if name in unasked} | named
-    prefix = _weight_name(estimator)
-    if prefix is None:
-        last = type(estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator).__name__
-        warnings.warn(f"{last}.fit takes no sample_weight: it trains on the chosen rows alone.", stacklevel=2)
+    trainer = weighted_fit(estimator)
+    if trainer.keyword is None:
+        warnings.warn(f"{why_unweighted(estimator)}: it trains on the chosen rows alone.", stacklevel=2)
     if isinstance(seeds, Integral):
         check_integer("seeds", seeds)
         seeds = range(seeds)
@@ -131,7 +131,7 @@ def compare(
     rows: list = []
     caught: dict = {}
     try:
-        fit = _Fit(estimator, prefix, score)
+        fit = _Fit(estimator, trainer, score)
         bought = named if controls else {}
         for row in _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes, verbose):
             rows.append(row)
@@ -185,7 +185,7 @@ def _measure(methods, bought, fit, X, y, sizes, seeds, test, test_size, classes,
                     outcome = run(*args)
                 seconds[name, size] = outcome["choose_seconds"] + outcome["train_seconds"]
                 bar.update()
-                kept = dict(method=name, size=size, seed=seed, weighted=fit.prefix is not None)
+                kept = dict(method=name, size=size, seed=seed, weighted=fit.trainer.keyword is not None)
                 return kept | outcome | dict(warnings=given)
 
             yield measured(ALL_ROWS, n, fit.measure, None, n, seed, train, held_out)
@@ -248,15 +248,6 @@ def _repeat(y):
     return y.size == len(y) and (y.dtype.kind not in "f" or len(np.unique(y)) <= max(2, len(y) // 20))
 
 
-def _weight_name(estimator):
-    # The keyword of `fit` that takes the weights: of the last step of a pipeline, or None.
-    if hasattr(estimator, "steps"):
-        name, last = estimator.steps[-1]
-        inner = _weight_name(last)
-        return inner and f"{name}__{inner}"
-    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
-
-
 def _split(X, y, test, test_size, seed, classes):
     if test is not None:
         return (X, y), test
@@ -274,7 +265,7 @@ def _split(X, y, test, test_size, seed, classes):
 class _Fit:
     # Chooses, trains and scores, with the seconds; what cannot be done is told, not hidden.
     estimator: Any
-    prefix: Any  # the keyword of `fit` that takes weights, or None
+    trainer: WeightedFit
     score: Any
 
     def measure(self, selector, size, seed, train, held_out, weights=None):
@@ -322,10 +313,8 @@ class _Fit:
         return self.measure(None, m, seed, [take_rows(one, rows) for one in train], held_out, np.full(m, n / m))
 
     def _trained(self, seed, train, weights):
-        options = {} if self.prefix is None or weights is None else {self.prefix: weights}
         model = _seeded(self.estimator, seed)
-        with config_context(enable_metadata_routing=False):  # the prefix names the step that takes the weights
-            model.fit(*train, **options)
+        self.trainer.train(model.fit, *train, weights)
         return model
 
 
@@ -333,4 +322,7 @@ def _seeded(part, seed, **more):
     part = clone(part, safe=False)
     known = part.get_params() if hasattr(part, "get_params") else {}
     values = {"random_state": seed, **more}
-    return part.set_params(**{k: v for k, v in values.items() if k in known}) if known else part
+    if known:
+        part.set_params(**{k: v for k, v in values.items() if k in known})
+    seed_unset(part, seed)  # of steps, and of what a search or a vote trains
+    return part

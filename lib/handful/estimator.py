@@ -11,12 +11,13 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, check_memory, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
 from handful.blocks import check_in_memory, is_blocks, rowwise
 from handful.checks import MAX_SEED, as_generator, check_sample_weight
 from handful.coreset import check_selector, choose
 from handful.options import Options, all_or_nothing
+from handful.trainers import input_tags_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Seed, Table, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
@@ -44,18 +45,14 @@ def _of_the_estimator(name, doc):
     return available_if(_estimator_has(name))(method)
 
 
-def _check_takes_weights(estimator):
-    """ValueError, with a way out, unless the estimator's `fit` takes `sample_weight`."""
-    if has_fit_parameter(estimator, "sample_weight"):
+def _check_takes_weights(estimator, method):
+    """ValueError, with a way out, unless the estimator's `fit` or `partial_fit` takes weights."""
+    if weighted_fit(estimator, method).keyword is not None:
         return
     way_out = "choose an estimator that takes one, or train it yourself on the rows that the selector takes."
     if hasattr(estimator, "predict"):
         way_out = "choose an estimator that takes one, or train it yourself on rows of AnyEstimatorCoreset."
-    if hasattr(estimator, "steps"):
-        way_out = "put its scaler before: make_pipeline(scaler, CoresetEstimator(selector, classifier))."
-    raise ValueError(
-        f"{type(estimator).__name__}.fit takes no sample_weight, so it cannot train on a weighted coreset; {way_out}"
-    )
+    raise ValueError(f"{why_unweighted(estimator, method)}, so it cannot train on a weighted coreset; {way_out}")
 
 
 class CoresetEstimator(MetaEstimatorMixin, Options):
@@ -64,7 +61,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     Parameters
     ----------
     selector : Selector
-    estimator : scikit-learn estimator whose `fit` takes `sample_weight`
+    estimator : scikit-learn estimator whose `fit` takes weights: by `sample_weight`, or passing them on to what it
+        wraps, as a search, voting, stacking or a transformed target does (a search weighs its fits and scores as its
+        own `fit(X, y, sample_weight=...)` does), or a Pipeline for its last step. The steps before that are fitted to
+        the chosen rows, unweighted: a scaler belongs before the CoresetEstimator, as below
     memory : None, a folder or a `joblib.Memory`, where selections are kept, as in a Pipeline: a grid search over the
         estimator's parameters then selects once a fold, whatever the number of candidates
     random_state : None, int, RandomState or Generator; None leaves selector and estimator their own, otherwise it seeds
@@ -113,9 +113,9 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         TypeError
             if `selector` is no selector (the selector comes first, then the estimator), or takes no `sample_weight`
         ValueError
-            if the estimator's `fit` has no `sample_weight`: the weights would be dropped
+            if the estimator's `fit` takes no weights: they would be dropped
         """
-        self._check_parts()
+        self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
         self._check_rows(X)
@@ -131,7 +131,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             validate_data(self, X, skip_check_array=True)
         X_small, y_small, weights = self.selector_.take(X, y)
         options = _chosen(routed["estimator"]["fit"], X, self.selector_.indices_)
-        self.estimator_ = estimator.fit(X_small, y_small, sample_weight=weights, **options)
+        self.estimator_ = weighted_fit(estimator).train(estimator.fit, X_small, y_small, weights, **options)
         return self
 
     @available_if(_estimator_has("partial_fit"))
@@ -150,7 +150,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         X, y, sample_weight, **params : as in `fit`
         classes : all labels that will come, for the first call of a classifier
         """
-        self._check_parts()
+        self._check_parts("partial_fit")
         routed = self._route("partial_fit", params)
         first = not hasattr(self, "estimator_")
         if first:
@@ -168,7 +168,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         options = _chosen(routed["estimator"]["partial_fit"], X, indices)
         if classes is not None:
             options["classes"] = classes
-        self.estimator_.partial_fit(take_rows(X, indices), take_rows(y, indices), sample_weight=weights, **options)
+        rows = take_rows(X, indices), take_rows(y, indices)
+        weighted_fit(self.estimator_, "partial_fit").train(self.estimator_.partial_fit, *rows, weights, **options)
         return self
 
     @available_if(_estimator_has("transform"))
@@ -216,14 +217,17 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             )
         return process_routing(self, method, **params)
 
-    def _check_parts(self):
+    def _check_parts(self, method):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
-        _check_takes_weights(self.estimator)
+        _check_takes_weights(self.estimator, method)
 
     def _check_rows(self, X):
         # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
-        takes = get_tags(self.estimator).input_tags
-        if not is_blocks(X) and not getattr(self.selector, "_reads", True) and not (takes.string or takes.categorical):
+        # Whether words are refused hangs on no row, so the estimator says it, of a frame's columns more than its tags.
+        takes = input_tags_of(self.estimator)
+        kinds = {getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())}
+        words = takes.string or takes.categorical or bool(kinds - set("biuf"))
+        if not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
 
@@ -231,8 +235,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)
         if self.random_state is not None:
             for part in parts:
-                if "random_state" in part.get_params():
-                    part.set_params(random_state=int(rng.integers(MAX_SEED)))
+                seed = int(rng.integers(MAX_SEED))
+                if "random_state" in part.get_params(deep=False):
+                    part.set_params(random_state=seed)
+                seed_unset(part, seed)
         elif getattr(parts[0], "random_state", None) is not None:
             rng = as_generator(parts[0].random_state)
         return *parts, rng

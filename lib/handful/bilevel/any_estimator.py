@@ -7,24 +7,26 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_memory, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_memory, validate_data
 from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel.families import L2, Candidate, candidates_for
+from handful.bilevel.numbers import as_numbers
 from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero
-from handful.types import Seed
+from handful.trainers import input_tags_of, kind_of, seed_unset, trained, weighted_fit, why_unweighted
+from handful.types import Seed, take_rows
 
 
 class AnyEstimatorCoreset(Selector):
@@ -142,20 +144,25 @@ class AnyEstimatorCoreset(Selector):
     def _check_X_y(self, X, y):
         self.candidates(1.0)  # tells first whether the family is unknown
         before, last = self._steps()
-        if before is None or y is None:
-            X, y = self._check_features(X, y, last)
-        else:
+        rows = X
+        if before is not None and y is not None:
             self.encoder_ = clone(before).fit(X, y)
-            encoded = self.encoder_.transform(X)
-            encoded, y = self._check_features(encoded.toarray() if sparse.issparse(encoded) else encoded, y, last)
-            validate_data(self, X, skip_check_array=True)  # the number and the names of the features before encoding
-            X = encoded
-        if not is_regressor(last) and type_of_target(y).startswith("continuous"):
+            rows = _dense(self.encoder_.transform(X))
+        seen = rows if y is None else self._as_numbers(*_seen(last, rows, y))
+        numbers, y = self._check_features(seen, y, last)
+        self._rows = numbers if seen is rows else rows
+        if seen is not X:
+            validate_data(self, X, skip_check_array=True)  # the number and the names of the features as they came
+        if kind_of(last) != "regressor" and type_of_target(y).startswith("continuous"):
             raise ValueError(
                 f"{type(last).__name__} is a classifier, but y holds the targets of a regression (continuous numbers): "
                 "give a regressor, or labels."
             )
-        return X, y
+        return numbers, y
+
+    def _as_numbers(self, trainer, rows):
+        own = self.proxy is None and self.candidates(1.0)[0].own
+        return rows if own else as_numbers(rows, missing=input_tags_of(trainer).allow_nan)
 
     def _check_features(self, X, y, estimator):
         name = type(estimator).__name__
@@ -170,11 +177,7 @@ class AnyEstimatorCoreset(Selector):
         except ValueError as error:
             if not any(cause in str(error) for cause in ("could not convert string", "contains NaN")):
                 raise
-            raise ValueError(
-                f"{str(error).splitlines()[0]} Proxies measure distances between rows of numbers: put what encodes "
-                "words or fills in what is missing in front, for example AnyEstimatorCoreset(make_pipeline("
-                f"SimpleImputer(), {name}()))."
-            ) from error
+            raise ValueError(_with_way_out(error, estimator)) from error
 
     def _linear(self):
         return all(one.proxy is None for one in self.candidates(1.0))
@@ -185,15 +188,18 @@ class AnyEstimatorCoreset(Selector):
             tags.input_tags.sparse = self._linear()
         except (TypeError, ValueError):  # what is no estimator, or of no family, is refused by `fit`
             tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = input_tags_of(self.estimator).allow_nan
         return tags
 
     def _select(self, X, y, sample_weight, rng):
+        rows = vars(self).pop("_rows")
         estimator = clone(self._steps()[1])
-        seed = int(rng.integers(MAX_SEED))  # drawn in any case, so that all estimators see the same choices
-        if estimator.get_params().get("random_state", 0) is None:
-            estimator.set_params(random_state=seed)
-        weighted = has_fit_parameter(estimator, "sample_weight")
-        labels = None if is_regressor(estimator) else y
+        seed_unset(estimator, int(rng.integers(MAX_SEED)))  # drawn in any case, so that all see the same choices
+        trainer = weighted_fit(estimator)
+        weighted = trainer.keyword is not None
+        if not weighted and trained(estimator):
+            warnings.warn(f"{why_unweighted(estimator)}: all chosen rows get equal weights.", stacklevel=3)
+        labels = None if kind_of(estimator) == "regressor" else y
         select = check_memory(self.memory).cache(select_in_proxy)
         self.trials_, self.exchanges_ = {}, []
         if weighted and self.scoring is None and self.candidates(1.0)[0].own:
@@ -204,12 +210,17 @@ class AnyEstimatorCoreset(Selector):
         bar = dict(desc="AnyEstimatorCoreset", unit="training", disable=not self.verbose)
 
         def trial(indices, weights):
-            options = {"sample_weight": weights} if weighted else {}
-            # a clone, as fit of an estimator with warm_start goes on from the trial before
-            model = clone(estimator).fit(X[indices], y[indices], **options)
+            model = clone(estimator)  # as fit of an estimator with warm_start goes on from the trial before
+            try:
+                trainer.train(model.fit, take_rows(rows, indices), y[indices], weights)
+            except ValueError as error:
+                if rows is X:
+                    raise
+                raise ValueError(_with_way_out(error, estimator)) from error
+            judged = take_rows(rows, held), y[held]
             if scorer is None:
-                return held_out_loss(model, X[held], y[held], sample_weight[held])
-            return -scorer(model, X[held], y[held], sample_weight=sample_weight[held])
+                return held_out_loss(model, *judged, sample_weight[held])
+            return -scorer(model, *judged, sample_weight=sample_weight[held])
 
         choices, optimised, X_rest, y_rest = {}, set(), X[rest], y[rest]
         with Parallel(n_jobs=self.n_jobs, return_as="generator") as parallel:
@@ -261,7 +272,7 @@ class AnyEstimatorCoreset(Selector):
                     shown.update(tried)
             return indices, weights
 
-    @available_if(lambda self: not is_regressor(self._steps()[1]))
+    @available_if(lambda self: kind_of(self._steps()[1]) != "regressor")
     def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
         """A plain draw, for a part of a stream that holds one class: `BilevelCoreset.select_one_class`."""
         selector = self._chooser().set_params(problem=Logistic(), size=self.size)
@@ -300,3 +311,27 @@ class AnyEstimatorCoreset(Selector):
         for i, seed in enumerate(seeds):
             name, draw, proxy, given = draws[i % len(draws)]
             yield f"{name} {i + 1}", draw(self.size, random_state=seed), proxy, given
+
+
+def _seen(estimator, rows, y):
+    """The innermost thing that an estimator trains, if it trains one, and the rows as that sees them.
+
+    The steps of a pipeline in a search or its like are fitted to all rows.
+    """
+    if isinstance(estimator, Pipeline):
+        before = estimator[:-1]
+        return _seen(estimator[-1], _dense(clone(before).fit(rows, y).transform(rows)) if len(before) else rows, y)
+    inner = trained(estimator)
+    return _seen(inner[0], rows, y) if len(inner) == 1 else (estimator, rows)
+
+
+def _dense(X):
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def _with_way_out(error, estimator):
+    return (
+        f"{str(error).splitlines()[0]} {type(estimator).__name__} is to train on these rows: put what encodes words or "
+        "fills in what is missing in front, for example AnyEstimatorCoreset(make_pipeline(SimpleImputer(), "
+        f"{type(estimator).__name__}()))."
+    )

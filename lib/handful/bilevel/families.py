@@ -1,13 +1,13 @@
 """Families of estimators: in which features, with which penalty and weights points are chosen for each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
-from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from handful.proxies import RBF, Nystrom, TreeLeaves
+from handful.trainers import kind_of, trained
 
 KERNEL = Nystrom(RBF(), n_landmarks=128)
 L2 = 1e-4  # in features of unit length: little, since what it stands in for follows single rows
@@ -73,7 +73,7 @@ def kernels(estimator, n):
 
 def logistic(estimator, n):
     """The plain logistic coreset, for classifiers: under boosting it is often the best of all."""
-    return [Candidate("logistic", StandardScaler(), 1 / n, "optimised")] if is_classifier(estimator) else []
+    return [Candidate("logistic", StandardScaler(), 1 / n, "optimised")] if kind_of(estimator) == "classifier" else []
 
 
 # Family -> (where its classes are defined, its candidates); the first that fits counts. A module stands for all in it.
@@ -104,16 +104,19 @@ def candidates_for(estimator, n):
         raise TypeError(
             f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
         )
-    if not (hasattr(estimator, "fit") and (is_classifier(estimator) or is_regressor(estimator))):
+    if not hasattr(estimator, "fit") or kind_of(estimator) not in ("classifier", "regressor"):
         raise TypeError(
-            f"estimator must be a classifier or a regressor, or a Pipeline that ends in one, got {estimator!r}."
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
+            f"BaseEstimator makes it, or a Pipeline that ends in one, got {estimator!r}."
         )
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
     for places, candidates in FAMILIES.values():
         if any(name.startswith(places) for name in names):
             return candidates(estimator, n)
-    if hasattr(estimator, "estimator"):  # a grid search, a calibration: the family of what they train
-        return candidates_for(estimator.estimator, n)
+    # A pipeline, a grid search or a transformed target is of the family of what it trains, if not the same problem.
+    inner = [estimator.steps[-1][1]] if hasattr(estimator, "steps") else trained(estimator)
+    if len(inner) == 1:
+        return [replace(one, own=False) for one in candidates_for(inner[0], n)]
     known = "; ".join(f"{family} ({', '.join(places)})" for family, (places, _) in FAMILIES.items())
     raise ValueError(
         f"{type(estimator).__name__} is of no family whose proxy is known: {known}. Give a proxy of its own, a "

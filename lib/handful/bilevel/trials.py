@@ -1,8 +1,9 @@
 """What a trial of rows needs: a choice in a proxy, weights and exchanges by class, and the loss on held-out rows."""
 
 import numpy as np
-from sklearn.base import is_regressor
 from sklearn.metrics import mean_squared_error, zero_one_loss
+
+from handful.trainers import kind_of
 
 LEAST_PROBABILITY = 1e-3  # of a class: forests and neighbours give 0, of which the logarithm is infinite
 
@@ -55,7 +56,7 @@ def held_out_loss(model, X, y, sample_weight=None):
 
     Probabilities count as at least `LEAST_PROBABILITY`, before they are made to add up to one again.
     """
-    if is_regressor(model):
+    if kind_of(model) == "regressor":
         return float(mean_squared_error(y, model.predict(X), sample_weight=sample_weight))
     if not hasattr(model, "predict_proba"):
         return float(zero_one_loss(y, model.predict(X), sample_weight=sample_weight))

@@ -1,0 +1,43 @@
+"""Tables of numbers, words and gaps as numbers: what proxies see of rows that an estimator takes as they are."""
+
+import numpy as np
+from scipy import sparse
+
+MOST_WORDS = 20  # of a column: the most frequent ones have a column of 0 and 1 each, as in one-hot encoding
+
+
+def as_numbers(X, *, missing):
+    """`X` itself where it holds numbers alone; else numbers that stand for its entries.
+
+    Words and categories become a column of 0 and 1 for each of the most frequent ones. A missing number counts as the
+    median of its column, beside a column that marks it; a missing word is a word.
+
+    Parameters
+    ----------
+    X : array, data frame, list of rows or sparse matrix, shape (n, d)
+    missing : bool, whether numbers may be missing; if not, what is missing stays, for the caller to refuse
+    """
+    if sparse.issparse(X) or np.ndim(X) != 2 or not len(X):
+        return X
+    table = np.asarray(X)
+    if table.dtype.kind in "biu" or (table.dtype.kind == "f" and not (missing and np.isnan(table).any())):
+        return X
+    columns = [_numbers(column, missing) for column in table.astype(object).T]
+    return X if any(one is None for one in columns) else np.column_stack(columns)
+
+
+def _numbers(column, missing):
+    # The columns, shape (n, k), that stand for one; None where numbers are missing that may not be.
+    gaps = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in column])
+    try:
+        numbers = np.where(gaps, np.nan, column).astype(np.float64)
+    except (TypeError, ValueError):
+        words = np.array([str(value) for value in column])
+        known, counts = np.unique(words, return_counts=True)
+        return words[:, None] == known[np.argsort(-counts, kind="stable")[:MOST_WORDS]]
+    if not gaps.any():
+        return numbers[:, None]
+    if not missing:
+        return None
+    middle = 0.0 if gaps.all() else np.median(numbers[~gaps])
+    return np.column_stack([np.where(gaps, middle, numbers), gaps])
