@@ -5,9 +5,10 @@ All take the data themselves, or as `X` what a trained network makes of the rows
 the first k rows are what it would choose for size k.
 """
 
+from handful.baselines.balanced import BalancedCoreset
 from handful.baselines.centers import KCenter, KMeansPlusPlus
 from handful.baselines.herding import Herding
 from handful.baselines.stratified import StratifiedCoreset
 from handful.baselines.uniform import UniformCoreset
 
-__all__ = ["Herding", "KCenter", "KMeansPlusPlus", "StratifiedCoreset", "UniformCoreset"]
+__all__ = ["BalancedCoreset", "Herding", "KCenter", "KMeansPlusPlus", "StratifiedCoreset", "UniformCoreset"]

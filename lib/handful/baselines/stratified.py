@@ -54,7 +54,7 @@ class StratifiedCoreset(SizedSelector):
         return self.by is None
 
     def _select(self, X, y, sample_weight, rng):
-        strata = y if self.by is None else _column(X, self.by)
+        strata = y if self.by is None else column_of(X, self.by)
         if self.by is None:
             check_classification_targets(strata)
         present = rng.permutation(np.flatnonzero(sample_weight))
@@ -140,7 +140,8 @@ def is_missing(value):
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
-def _column(X, by):
+def column_of(X, by):
+    """A column of X, by its name in a data frame or its position: what the frame gives, or an array of shape (n,)."""
     names = getattr(X, "column_names", getattr(X, "columns", None))  # arrow's word, and that of other frames
     names = [] if names is None else list(names)
     if by in names:
