@@ -1,7 +1,7 @@
 """Train on a handful of points: coresets, importance sampling and clustering from four papers."""
 
 from handful.attribution import influence, suspects
-from handful.baselines import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
+from handful.baselines import BalancedCoreset, KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.bilevel import AnyEstimatorCoreset, BilevelCoreset, LeastSquares, Logistic
 from handful.clustering import VCGMM
 from handful.compare import compare
@@ -18,6 +18,7 @@ from handful.version import __version__ as __version__
 __all__ = [
     "VCGMM",
     "AnyEstimatorCoreset",
+    "BalancedCoreset",
     "BilevelCoreset",
     "Coreset",
     "CoresetEstimator",
