@@ -1,10 +1,14 @@
 """Every number that the papers print, as data frames, and as settings of a rule."""
 
+import re
 from functools import cache
 
 import numpy as np
 
 from handful_papers.claims import HOME, Summary
+
+# Columns of a printed table that say what the data are, and nothing of a result.
+DESCRIPTIONS = ("points", "features")
 
 
 @cache
@@ -45,6 +49,20 @@ def published(paper, item):
     if not chosen.any():
         raise KeyError(f"{paper!r} prints no numbers in {item!r}; it does in: {', '.join(sorted(set(table['item'])))}.")
     return table[chosen].reset_index(drop=True)
+
+
+def printed_values(paper, label):
+    """The numbers that a paper prints in the item with this label, such as "Figure 2 (right)" or "Table 7"; a list.
+
+    Bounds are left out, and what only describes the data.
+    """
+    if not (HOME / paper / "published.csv").is_file():
+        return []
+    table = _published(paper)
+    words = re.escape(re.sub("[()]", "", label))
+    of_item = table["item"].str.replace("[()]", "", regex=True).str.fullmatch(f"{words}( .*)?")
+    shown = of_item & (table.bound == "") & ~table.column.isin(DESCRIPTIONS)
+    return table.value[shown].to_list()
 
 
 def beside(paper, declared, rows):

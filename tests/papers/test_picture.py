@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from handful_papers import picture
 from handful_papers.experiment import figure, names
-from handful_papers.published import beside, published
+from handful_papers.published import beside, printed_values, published
 from handful_papers.site import item_rows
 
 
@@ -43,3 +43,43 @@ def test_what_was_run_of_a_paper_follows_from_the_record():
     record = {"item": "bico/fig04_gmm_selection", "level": {"kind": "generated"}, "reductions": []}
     assert picture.extents(record) == ("as printed",) * 3
     assert {figure(name).get("model", "as printed") for name in names()} <= set(picture.WORDS)
+
+
+def claim(ours, paper, *, low=None, high=None, whose="paper"):
+    ends = {"low": ours if low is None else low, "high": ours if high is None else high}
+    return {"ours": ours, "paper": paper, "whose": whose, **ends}
+
+
+def test_an_effect_of_either_sign_has_a_ratio_and_what_the_paper_does_not_print_has_none():
+    claims = [
+        claim(-1.0, -2.0, low=-3.0, high=1.0),
+        claim(-1.0, 2.0),
+        claim(0.0, 2.0),
+        claim(3.0, 0),
+        claim(3.0, 1),
+        claim(3.0, "more"),
+        claim(3.0, 2.0, whose="own"),
+        claim(None, 2.0),
+    ]
+    row = {"name": "bico/fig01_penalty", "claims": claims, "record": {}}
+    assert picture.ratios(row)[:, :3].tolist() == [[0.5, -0.5, 1.5], [-0.5, -0.5, -0.5], [0, 0, 0]]
+    assert picture.n_missing(row) == 1
+
+
+def test_every_printed_number_is_shown_or_counted_as_missing():
+    """What is shown and what is counted make the numbers of published.csv, and the effects beside them."""
+    rows = [row for row in item_rows()[0] if row["name"].startswith(("bico/", "vrm/", "vcgmm/"))]
+    for row in rows:
+        labels = [item["label"] for item in figure(row["name"])["item"] if item["label"]]
+        values = [value for label in labels for value in printed_values(row["name"].split("/")[0], label)]
+        effects = [c["paper"] for c in row["claims"] if picture._has_a_printed_number(c)]
+        every = len([value for value in values if value not in effects]) + len(effects)
+        assert len(picture.ratios(row)) + picture.n_missing(row) == every, row["name"]
+    assert len(printed_values("bico", "Table 7")) == 18
+    assert len(printed_values("bico", "Table 1")) == 20
+    assert printed_values("vrm", "Figure 2 (right)") == [1.4]
+    assert printed_values("svm", "Figure 1") == []
+
+
+def test_labels_of_one_kind_share_its_word():
+    assert picture._short(["Figure 8", "Table 1", "Table 2"]) == "Fig. 8, Tab. 1, 2"

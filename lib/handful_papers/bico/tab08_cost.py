@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pandas as pd
 from handful.bilevel import BilevelCoreset, Logistic, Network, NeumannSeries, TrainConfig
 from handful.data import load
 from handful.models.base import Rows
@@ -125,6 +126,27 @@ class _Timed(NeumannSeries):
             return image
 
         return super().solve(timed, g)
+
+
+# --- what stands beside the printed seconds
+
+LEFT = {
+    "outer gradient": "dg/dtheta",
+    "Neumann series": "Neumann series (100 terms)",
+    "mixed derivative": "d2f/dtheta dw",
+}
+
+
+def cells(rows):
+    """Rows that have a printed number beside them, in the paper's words, with the seconds of the whole operation."""
+    left = rows[rows.operation.isin(LEFT)]
+    whole = left.seconds * left.times
+    left = left.assign(part="left", network="WideResNet-16-4, CIFAR-10", seconds=whole)
+    right = rows[~rows.operation.isin(LEFT) & (rows.network == "SCNN")].assign(part="right")
+    coresets = "Coreset " + right["size"].astype(str)
+    right = right.assign(operation=coresets.mask(right.operation == "features", "NTK calc."))
+    both = pd.concat([left.replace({"operation": LEFT}), right])
+    return both.assign(seed=both.repeat)
 
 
 # --- which numbers decide the claims
