@@ -427,6 +427,154 @@ def test_blocks_files_and_dask_keep_the_sums_of_all_rows(at, tmp_path):
                 assert (np.abs(few.expansion(theta) - every.expansion(theta))[0, 1:] < 1e-10 * scale).all()
 
 
+# Units ---------------------------------------------------------------------------------------------------------------
+
+
+UNITS = {  # columns in other units, and what moves and scales them back: neither is known to what is tested
+    "far from zero": (1e6, 1.0),
+    "very far from zero": (1e8, 1.0),
+    "each elsewhere": (np.array([1e7, -3e5, 2000.0, 0.0]), np.array([1e3, 1.0, 10.0, 1.0])),
+    "tiny": (0.0, 1e-8),
+    "tiny beside one": (1.0, np.array([1e-8, 1e-6, 1.0, 1.0])),
+    "of all sizes": (0.0, np.array([1e6, 1.0, 1e-3, 1e-6])),
+}
+PROBLEMS = {"logistic": Logistic, "squares": LeastSquares, "poisson": Poisson, "three classes": Logistic}
+
+
+def in_units(name, units, n=3000):
+    """Rows Z of ordinary size, the same rows X in other units, their labels or targets, and what made X of Z."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(n, 4))
+    eta = Z @ [0.8, -0.5, 0.3, 0.0]
+    targets = {
+        "logistic": (rng.random(n) < expit(eta)).astype(int),
+        "squares": eta + rng.normal(size=n) + 1e7,
+        "poisson": rng.poisson(np.exp(0.5 * eta)),
+        "three classes": rng.integers(0, 2, n) + (eta > 0),
+    }
+    center, scale = (np.broadcast_to(u, 4) for u in UNITS[units])
+    return Z, center + scale * Z, targets[name], center, scale
+
+
+def optimum(problem, Z, y, w, precision):
+    """The penalised optimum of some rows of ordinary size, and the mean loss without the penalty, by scikit-learn."""
+    model, target = likelihood(problem, y, np.unique(y) if problem.classifies else None)
+    penalty = np.zeros((model.n_outputs, 5))
+    penalty[:, :4] = precision
+    return best_for(Rows(model, Z, target, w), penalty.ravel(), np.zeros(penalty.size))
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_path_is_that_of_all_rows_in_any_units(name, units):
+    Z, X, y, center, scale = in_units(name, units)
+    problem = PROBLEMS[name](l2=1e-3 * float(scale.max() ** 2))
+    matched = MatchedCoreset(problem, random_state=0).fit(X, y)
+    few, w = matched.indices_, matched.weights_
+    precision = problem.l2 * len(y) / scale**2
+    every = optimum(problem, Z, y, np.ones(len(y)), precision)
+    chosen = optimum(problem, Z[few], y[few], w, precision)
+    if name == "three classes":  # of which a constant may be taken from all intercepts
+        chosen, every = ((c.reshape(3, 5) - c.reshape(3, 5).mean(0)).ravel() for c in (chosen, every))
+    np.testing.assert_allclose(chosen, every, rtol=1e-6, atol=1e-6)
+    assert len(few) <= matched.n_equations_
+    if name != "three classes":
+        assert matched.excess(X, y) < 1e-3
+    if name == "squares":  # the parameters that were matched are none
+        return
+    middle = matched.parameters_[1].reshape(-1, 5)
+    eta = Z @ (middle[:, :4] * scale).T + middle[:, 4:].T + center @ middle[:, :4].T
+    expected = Z @ every.reshape(-1, 5)[:, :4].T + every.reshape(-1, 5)[:, 4:].T
+    if name == "three classes":
+        eta = eta - eta.mean(1, keepdims=True)
+    np.testing.assert_allclose(eta, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [units for units in UNITS if units != "very far from zero"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_posterior_is_that_of_all_rows_in_any_units(name, units):
+    Z, X, y, center, scale = in_units(name, units)
+    if name == "squares":
+        y = y - 1e7  # a prior of deviation 1 is not for an intercept of this size
+    problem = PROBLEMS[name]()
+    matched = MatchedCoreset(problem, at="posterior", random_state=0).fit(X, y)
+    model, target = likelihood(problem, y)
+    rows = Rows(model, X, target, np.ones(len(y))).moved("posterior")
+    draws = model.outer(find_pilot(rows, 1.0, None)[0].draws(400, np.random.default_rng(1)))
+    assert matched.check(draws, X, y).verdict == "use the draws"
+    plain = likelihood(problem, y)[0]
+    near = draws.reshape(400, -1, 5).copy()
+    near[:, :, 4] += near[:, :, :4] @ center
+    near[:, :, :4] *= scale
+    values = plain.values(near.reshape(400, -1), Z, target)
+    delta = values.sum(0) - matched.weights_ @ values[matched.indices_]
+    assert delta.var() < 0.01
+    assert abs(delta.mean()) < 0.5
+    shown = matched.log_likelihood(draws, X, y)
+    np.testing.assert_allclose(shown, values.T, atol=1e-5 * max(1.0, np.abs(values).max()))
+
+
+def test_columns_that_are_constant_or_collinear_far_from_zero_change_no_model():
+    Z, _, y, *_ = in_units("logistic", "tiny")
+    odd = np.column_stack([Z, Z[:, 0] + 1e6, np.full(len(y), 1e6), np.zeros(len(y)), 0.1 * np.ones(len(y))])
+    matched = MatchedCoreset(Logistic(l2=1e-3), random_state=0).fit(odd, y)
+    assert matched.excess(odd, y) < 1e-3
+    few = matched.indices_
+    same = np.column_stack([Z, Z[:, 0]])
+
+    def model(X, y, w):
+        return LogisticRegression(C=1 / (1e-3 * len(Z)), tol=1e-10, max_iter=1000).fit(X, y, sample_weight=w)
+
+    every, chosen = model(same, y, None), model(same[few], y[few], matched.weights_)
+    np.testing.assert_allclose(chosen.decision_function(same), every.decision_function(same), atol=1e-4)
+    at_posterior = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(odd, y)
+    assert at_posterior.kl_ < 1e-3
+
+
+@pytest.mark.parametrize("at", ["path", "posterior"])
+def test_relations_hold_far_from_zero(at):
+    Z, X, y, *_ = in_units("logistic", "each elsewhere", n=1200)
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(len(y)), rng.permutation(4)
+    counts = 1 + rng.integers(0, 3, len(y))
+    twice = np.repeat(np.arange(len(y)), counts)
+    blocks = Blocks(X, y, rows=300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.matching.selector.PER_BLOCK", 900)
+        fits = {
+            "as it is": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, y)),
+            "rows": (rows, MatchedCoreset(at=at, random_state=0).fit(X[rows], y[rows])),
+            "columns": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X[:, columns], y)),
+            "labels": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, 1 - y)),
+            "blocks": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(blocks)),
+            "weights": (np.arange(len(y)), MatchedCoreset(at=at, random_state=0).fit(X, y, counts)),
+            "duplicates": (twice, MatchedCoreset(at=at, random_state=0).fit(X[twice], y[twice])),
+        }
+    theta = 0.3 * rng.normal(size=(50, 5)) / np.sqrt(len(y))
+    model, target = likelihood(Logistic(), y)
+    optima = {}
+    for name, (places, matched) in fits.items():
+        w = np.bincount(places[matched.indices_], matched.weights_, len(y))
+        weights = counts if name in ("weights", "duplicates") else np.ones(len(y))
+        best = best_for(Rows(model, Z, target, weights), np.append(np.full(4, 12.0), 0), np.zeros(5))
+        values = model.values(best + theta, Z, target)
+        delta = (w - weights) @ values
+        assert delta.var() < (0.05 if at == "path" else 1e-2), name
+        optima[name] = matched.n_equations_
+    assert len(set(optima.values())) == 1
+
+
+def test_features_far_from_zero_keep_their_sums_about_their_mean():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(2000, 4))
+    weights = rng.exponential(size=2000)
+    for far in (1e3, 1e6, 1e9):
+        X = Z + far
+        rows, w, _ = recombine(np.column_stack([np.ones(2000), X]), weights=weights)
+        moved = X - far
+        assert np.abs(w @ moved[rows] - weights @ moved).max() < 1e-9, far
+
+
 # The check -----------------------------------------------------------------------------------------------------------
 
 
@@ -613,6 +761,8 @@ REFUSED = [  # options, and the words that refuse them
     (dict(problem=np.ones((10, 300))), "recombine"),
     (dict(at=np.zeros((9, 4))), "must hold 3 coefficients"),
     (dict(at="posterior", prior=[1.0, 1.0]), "one or 3, got 2"),
+    (dict(at="posterior", start=np.zeros(4)), r"start must hold 3 coefficients, intercepts after them, got \(1, 4\)"),
+    (dict(at="posterior", start=np.zeros(3) * 1j), "start must hold real numbers"),
     (dict(at="posterior", prior=lambda theta: -np.abs(theta)), r"prior must give shape \(1,\)"),
 ]
 

@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from handful.checks import as_array
+from handful.matching.moments import moments
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
 from handful.models.newton import bordered
 
@@ -48,18 +49,27 @@ class Likelihood:
         values = self.values(theta, X, y)
         return np.column_stack([np.ones(len(values)), values[:, :1], values[:, 1:] - values[:, :1]])
 
-    def moved_together(self, points, X, y):
-        """In how many rows two parameters act together, shape (p, p); from points (p + 1, p), the first moved."""
-        values = self.values(points, X, y)
+    def moved_together(self, theta, X, y):
+        """In how many rows two parameters act together near some (p,), shape (p, p)."""
+        values = self.values(np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))]), X, y)
         moved = (values[:, 1:] != values[:, :1]).astype(np.float32)
         return (moved.T @ moved).astype(float)
+
+    def inner(self, theta):
+        """Parameters as the methods take them, of those that users see; both of shape (K, p)."""
+        return theta
+
+    def outer(self, theta):
+        """Parameters that users see, of those that the methods take."""
+        return theta
 
 
 class LinearLikelihood(Likelihood):
     """Log-likelihoods of a linear problem: parameters are the coefficients, then the intercept.
 
     Of several classes, those of each class in turn: ``np.column_stack([coef_, intercept_]).ravel()``. Of least squares,
-    the logarithm of the noise's deviation may stand last.
+    the logarithm of the noise's deviation may stand last. Columns far from zero lose digits in every sum of squares, so
+    they may be moved to zero (`move`): the methods then take the intercept of moved columns, as `inner` gives it.
 
     Parameters
     ----------
@@ -81,6 +91,55 @@ class LinearLikelihood(Likelihood):
         self.target = problem.encode(y)[-n:]
         self.n_outputs = self.target.shape[1]
         self.link = problem.link(self.n_outputs)
+        # What columns of second moments, shape (d,), and the targets there are moved by.
+        self.center = self.center_y = 0.0
+        # What columns of linear predictors are moved by, or None; and the normal of their reflection.
+        self.shift = self.mirror = None
+
+    def moments(self, X, y, w):
+        """Those of the columns of X and the target, see `handful.matching.moments`."""
+        return moments(np.column_stack([X, y]), w)
+
+    def move(self, center, *, moves_intercept):
+        """Take columns of X, and the target after them, about these values, shape (d + outputs,).
+
+        Second moments are taken so in any case, linear predictors if an intercept may make up for it.
+        """
+        d = len(center) - self.n_outputs
+        self.center = center[:d]
+        self.center_y = center[d:]
+        if moves_intercept and self.problem.fit_intercept and self.center.any():
+            self.shift = self.center
+            # A prior of the intercept now binds the coefficients along the shift, as tightly as it is long. One column
+            # gets that direction, by a reflection (Householder), so that what it does to the others is not lost.
+            largest = np.argmax(np.abs(self.shift))
+            mirror = self.shift.copy()
+            mirror[largest] += np.copysign(np.linalg.norm(self.shift), self.shift[largest])
+            self.mirror = mirror / np.linalg.norm(mirror)
+
+    def inner(self, theta):
+        """As `Likelihood.inner`."""
+        if self.shift is None:
+            return theta
+        theta = self._by_output(theta)
+        theta[:, :, -1] += theta[:, :, :-1] @ self.shift
+        theta[:, :, :-1] = self._mirrored(theta[:, :, :-1])
+        return theta.reshape(len(theta), -1)
+
+    def outer(self, theta):
+        """As `Likelihood.outer`."""
+        if self.shift is None:
+            return theta
+        theta = self._by_output(theta)
+        theta[:, :, :-1] = self._mirrored(theta[:, :, :-1])
+        theta[:, :, -1] -= theta[:, :, :-1] @ self.shift
+        return theta.reshape(len(theta), -1)
+
+    def _by_output(self, theta):
+        return np.array(theta).reshape(len(theta), self.n_outputs, -1)
+
+    def _mirrored(self, columns):
+        return columns - 2 * (columns @ self.mirror)[..., None] * self.mirror
 
     def penalised(self, d):
         """One for each parameter that a penalty covers, else zero, shape (p,), for d columns."""
@@ -89,8 +148,19 @@ class LinearLikelihood(Likelihood):
         return out.ravel()
 
     def design(self, X):
-        """Rows of X with a column of ones for the intercept."""
-        return np.column_stack([X, np.ones(len(X), X.dtype)]) if self.problem.fit_intercept else X
+        """Rows of X, its columns moved, with a column of ones for the intercept."""
+        if not self.problem.fit_intercept:
+            return X
+        moved = X if self.shift is None else self._mirrored(X - self.shift)
+        return np.column_stack([moved, np.ones(len(X), X.dtype)])
+
+    def moved_together(self, theta, X, y):
+        """As `Likelihood.moved_together`: where neither column is zero, before columns are moved."""
+        acts = X != 0
+        if self.problem.fit_intercept:
+            acts = np.column_stack([acts, np.ones(len(X), bool)])
+        together = acts.T.astype(float) @ acts
+        return np.tile(together, (self.n_outputs, self.n_outputs))
 
     def at(self, eta, Y):
         """Log-likelihoods, shape (rows, K), of linear predictors (rows, K outputs) and targets (rows, outputs)."""
@@ -135,7 +205,7 @@ class LinearLikelihood(Likelihood):
     def second_moments(self, X, y):
         """Products of columns of X, y and a constant: (d + 2) (d + 3) / 2 equations, all that least squares sees."""
         j, k = np.tril_indices(X.shape[1] + 2)
-        Z = np.column_stack([np.ones(len(X)), X, y])
+        Z = np.column_stack([np.ones(len(X)), X - self.center, y - self.center_y])
         return Z[:, j] * Z[:, k]
 
     def expansion_at(self, mode, pairs, theta, X, y):

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from handful.checks import ConvergenceError, check_vector
+from handful.checks import ConvergenceError, as_real, check_vector
 from handful.models.newton import bordered, newton
 
 INFLATION = 1.2  # of the draws that are matched: wider than the posterior, at no cost that was measured
@@ -91,19 +91,10 @@ def find_pilot(rows, prior, start):
     linear = bool(rows.model.n_outputs)
     if start is None and not linear:
         raise ValueError("start must be given for a function, shape (p,) or (S, p): where the search for modes starts.")
-    start = 0.0 * rows.model.penalised(rows.blocks.d) if start is None else np.asarray(start, float)
-    starts, found, modes = np.atleast_2d(start), [], []
-    counts, p = rows.moved_together(starts[0]), starts.shape[1]
-    if callable(prior):
-        got = np.shape(prior(starts))
-        if got != (len(starts),):
-            raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}.")
-        log_prior, of_prior = prior, differences(prior, np.argwhere(np.tri(p)))
-    else:
-        prior = check_vector(np.atleast_1d(prior), "prior")
-        if len(prior) not in (1, p) or prior.min() <= 0:
-            raise ValueError(f"prior must hold positive deviations, one or {p}, got {len(prior)} from {prior.min():g}.")
-        log_prior, of_prior = gaussian(np.broadcast_to(prior**-2.0, p))
+    starts = rows.model.inner(starting_points(rows, start))
+    found, modes = [], []
+    counts = rows.moved_together(starts[0])
+    log_prior, of_prior = prior_of(rows.model, prior, starts)
     of_rows = rows.expansion if linear else differences(rows.sums, np.argwhere(np.tril(counts > 0)))
     for start in starts:
         with suppress(ConvergenceError):
@@ -112,17 +103,67 @@ def find_pilot(rows, prior, start):
         if all(np.linalg.norm(solve_triangular(r, mode - m, lower=True)) > APART for m, r in modes):
             modes.append((mode, np.linalg.cholesky(root @ root.T)))
     if not modes:
-        raise ConvergenceError("no mode was found: scale the columns of X, give other starts, or a narrower prior.")
+        raise ConvergenceError(
+            "no mode was found: centre and scale the columns of X, give other starts, or a narrower prior."
+        )
     return Pilot(*zip(*modes)), log_prior, counts
 
 
-def gaussian(precision):
-    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion: functions."""
+def starting_points(rows, start):
+    """Where the search starts, shape (S, p), as users see parameters; zero where the model says how many there are."""
+    if start is not None:
+        start = np.atleast_2d(as_real(start, "start"))
+    if not rows.model.n_outputs:
+        return start
+    origin = np.zeros((1, len(rows.model.penalised(rows.blocks.d))))
+    if start is None:
+        return origin
+    if start.ndim != 2 or start.shape[1] != origin.shape[1]:
+        raise ValueError(f"start must hold {origin.shape[1]} coefficients, intercepts after them, got {start.shape}.")
+    return start
+
+
+def prior_of(model, prior, starts):
+    """Log density and expansion of a prior, as functions of parameters as the model's methods take them.
+
+    Parameters
+    ----------
+    model : Likelihood
+    prior : as `find_pilot`, of parameters that users see
+    starts : shape (S, p), to try it
+    """
+    p = starts.shape[1]
+    if callable(prior):
+        got = np.shape(prior(model.outer(starts)))
+        if got != (len(starts),):
+            raise ValueError(f"prior must give shape ({len(starts)},) for {starts.shape}, got {got}.")
+
+        def log_prior(theta):
+            return prior(model.outer(theta))
+
+        return log_prior, differences(log_prior, np.argwhere(np.tri(p)))
+    prior = check_vector(np.atleast_1d(prior), "prior")
+    if len(prior) not in (1, p) or prior.min() <= 0:
+        raise ValueError(f"prior must hold positive deviations, one or {p}, got {len(prior)} from {prior.min():g}.")
+    return gaussian(np.broadcast_to(prior**-2.0, p), model.outer)
+
+
+def gaussian(precision, outer=np.array):
+    """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion: functions.
+
+    `outer` is a linear map, shape (K, p) to (K, p), from the parameters to what is distributed so.
+    """
+    to_outer = outer(np.eye(len(precision)))
+    curvature = (to_outer * precision) @ to_outer.T
 
     def log_density(theta):
-        return -0.5 * theta**2 @ precision
+        return -0.5 * outer(theta) ** 2 @ precision
 
-    return log_density, lambda theta: bordered(log_density(theta), -precision * theta, np.diag(precision))
+    def expansion(theta):
+        slope = -to_outer @ (precision * outer(theta[None])[0])
+        return bordered(log_density(theta[None])[0], slope, curvature)
+
+    return log_density, expansion
 
 
 def differences(f, pairs):

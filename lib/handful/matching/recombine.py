@@ -11,6 +11,7 @@ from sklearn.utils import check_array
 
 from handful.blocks import check_in_memory
 from handful.checks import check_integer, check_sample_weight
+from handful.matching.moments import centers, moments
 
 CHUNK = 250_000  # entries of the features in memory at once: they fit into a cache
 PANEL = 32  # columns that are eliminated one by one before the others follow by a matrix product
@@ -62,9 +63,19 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     check_in_memory("recombine", features)
     if not callable(features):
         array = check_array(features, dtype=np.float64, input_name="features")
-        return recombine(array.__getitem__, len(array), weights)
+        return recombine(_near_zero(array, check_sample_weight(weights, len(array))), len(array), weights)
     check_integer("n", n)
     return _tree(features, check_sample_weight(weights, n), DEPENDENT)
+
+
+def _near_zero(array, weights):
+    """A function that gives rows of features; those far from zero are moved there, if a constant one keeps the rest."""
+    found = moments(array, weights)
+    constant = found[3] == found[4]
+    center = np.where(constant, 0.0, centers(found))
+    if not (constant & (found[3] != 0)).any() or not center.any():
+        return array.__getitem__
+    return lambda rows: array[rows] - center
 
 
 def _tree(features, weights, dependent):

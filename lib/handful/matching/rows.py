@@ -3,6 +3,7 @@
 import numpy as np
 
 from handful.blocks import Blocks
+from handful.matching.moments import centers, merged
 from handful.matching.recombine import recombine
 
 PART = 1 << 18  # numbers of a part of a block that are computed at once: they fit into a cache
@@ -23,6 +24,16 @@ class Rows:
         self.blocks = X if isinstance(X, Blocks) else Blocks(X, rows=len(X))
         cuts = [slice(a, a + n) for a, n in zip(self.blocks.starts, self.blocks.lengths)]
         self.own = [(None if y is None else y[cut], weights[cut]) for cut in cuts]
+
+    def moved(self, at):
+        """These rows, the columns of a linear model moved to zero where that changes nothing of what `at` names."""
+        model = self.model
+        if not model.n_outputs or not isinstance(at, str):
+            return self
+        center = centers(self.over(merged, "moments", weighted=True))
+        # A penalty of the intercept is one of the columns as they are; to a posterior it is nothing.
+        model.move(center, moves_intercept=at == "posterior" or not model.problem.penalise_intercept)
+        return self
 
     def take(self, places, weights):
         """Some of the rows, with new weights, in memory."""
@@ -47,8 +58,7 @@ class Rows:
 
     def moved_together(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
-        points = np.vstack([theta, theta + np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))])
-        return self.over(sum, "moved_together", points)
+        return self.over(sum, "moved_together", theta)
 
     def longest(self, root):
         """Largest length of a row of a linear model's design, in the metric of a Cholesky factor."""

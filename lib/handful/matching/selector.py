@@ -168,7 +168,8 @@ class MatchedCoreset(Selector):
             for other problems
         """
         check_is_fitted(self, "indices_")
-        rows, l2 = self._given(X, y, sample_weight), self._penalties()
+        rows = self._given(X, y, sample_weight).moved("path")
+        l2 = self._penalties()
         if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
         self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), l2.min(), l2.max(), tol)
@@ -219,7 +220,7 @@ class MatchedCoreset(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         self.classes_ = None
-        rows = self._rows(X, y, sample_weight)
+        rows = self._rows(X, y, sample_weight).moved(self.at)
         if self.size is not None:
             check_size(self.size, int(np.count_nonzero(rows.weights)), len(rows.weights))
         self.kl_, self.parameters_, self.classes_ = float("nan"), None, rows.model.classes
@@ -261,12 +262,13 @@ class MatchedCoreset(Selector):
         optima = [0 * penalised]
         for l2 in self._penalties():
             optima.append(best_for(rows, l2 * penalised, optima[-1]))
-        self.parameters_ = np.array(optima[1:])
-        return self._match(rows, 1 + self.parameters_.size, "gradients_at", self.parameters_, exactly=True)
+        optima = np.array(optima[1:])
+        self.parameters_ = rows.model.outer(optima)
+        return self._match(rows, 1 + optima.size, "gradients_at", optima, exactly=True)
 
     def _posterior(self, rows, rng):
         n, (pilot, log_prior, counts) = np.count_nonzero(rows.weights), find_pilot(rows, self.prior, self.start)
-        self.modes_, pairs, p = pilot.modes, np.argwhere(np.tril(counts > 0)), len(counts)
+        self.modes_, pairs, p = rows.model.outer(pilot.modes), np.argwhere(np.tril(counts > 0)), len(counts)
         if np.count_nonzero(np.diag(counts) < min(3, n)) > max(3, n / 20):
             raise ValueError(
                 "parameters that belong to one or two rows each, such as a latent variable for every row, are not "
@@ -289,11 +291,12 @@ class MatchedCoreset(Selector):
                 theta = pilot.draws(n_draws, rng, inflation=INFLATION, on_segment=ON_SEGMENT)
             if not rows.model.n_outputs:  # a function may have a bounded support
                 theta = theta[np.isfinite(rows.sums(theta))]
-            self.parameters_ = np.vstack([pilot.modes[:1], theta])
+            matched_at = np.vstack([pilot.modes[:1], theta])
+            self.parameters_ = rows.model.outer(matched_at)
             if expand:
                 found = self._match(rows, n_equations, "expansion_at", pilot.modes[0], pairs, theta)
             else:
-                found = self._match(rows, 1 + len(self.parameters_), "values_at", self.parameters_)
+                found = self._match(rows, 1 + len(matched_at), "values_at", matched_at)
             now = rows.take(*found)
             self.kl_, n_effective = heldout_kl(full + log_prior(held), now.sums(held) + log_prior(held), drawn)
             again = enough and not few and n_effective < GAUSSIAN * N_HELDOUT

@@ -51,7 +51,7 @@ def newton(expansion, theta, *, enough=1e-10, max_iter=100):
                     return now[0, 0], theta, root
                 new = expansion(theta + length * step)
             theta, now = theta + length * step, new
-    raise ConvergenceError(f"no mode in {max_iter} Newton steps: scale the columns of X, or take a stronger penalty.")
+    raise ConvergenceError(f"no mode in {max_iter} Newton steps: centre and scale the columns of X, or penalise more.")
 
 
 def root_of_inverse(H):
