@@ -4,9 +4,7 @@ Also here: what a figure's ``.toml`` says of it.
 """
 
 import contextlib
-import copy
 import inspect
-import json
 import math
 import os
 import random
@@ -17,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from handful_papers.claims import BY_HAND, HOME, PROFILES, Claim, Run, judge_all, number, read_record
+from handful_papers.parameters import as_recorded, run_parameters
 from handful_papers.provenance import (
     PACKAGES,
     commit,
@@ -130,8 +129,8 @@ class Experiment:
     Parameters
     ----------
     name : str, "<paper>/<figure>", e.g. "bico/fig06_binary_logistic"
-    namespace : dict, `globals()` of the notebook, handed over before anything is computed: its plain values under
-        lower-case names are the run's parameters
+    namespace : dict, `globals()` of the notebook, handed over before anything is computed: its values of the names of
+        the parameters cell are the run's parameters (see `run_parameters`, which refuses others)
 
     Attributes
     ----------
@@ -151,8 +150,8 @@ class Experiment:
         records = os.environ.get("HANDFUL_RECORDS")  # set by `handful reproduce`: figures/<profile>
         self.profile = Path(records).name if records else BY_HAND
         self.folder = Path(records or Path.cwd() / "results") / paper
-        plain = {key: value for key, value in namespace.items() if key.islower() and not key.startswith("_")}
-        self.parameters = copy.deepcopy({key: value for key, value in plain.items() if _is_plain(value)})
+        again = any(isinstance(value, Experiment) for value in namespace.values())
+        self.parameters = run_parameters(name, namespace, again=again)
         self.reductions = Sentences(reductions(name, self.parameters))
         self.claims, self.data, self.facts, self._commits = [], {}, {}, set()
 
@@ -174,7 +173,7 @@ class Experiment:
 
     def fact(self, **facts):
         """Record facts of the run that claims may need and rows do not hold: ``fact(train_accuracy=97.2)``."""
-        self.facts |= facts
+        self.facts |= {key: as_recorded(f"{self.name}: fact {key}", value) for key, value in facts.items()}
 
     def sweep(self, function, settings, seeds=(None,), *, n_jobs=1, **shared):
         """Rows of ``function(**setting, seed=seed, **shared)`` for every setting and seed, in that order.
@@ -311,21 +310,13 @@ class Experiment:
             "seconds": round(self.seconds, 2),
             "threads": threads(),
             "machine": machine(),
-            "facts": json.loads(to_json(self.facts)),
+            "facts": self.facts,
             "figures": figures,
             "expected": expected_hash(self.name),
             "claims": [],
         }
         others = sorted(self._commits - {sha})
         return record | ({"commits_of_tasks": others} if others else {})
-
-
-def _is_plain(value):
-    if isinstance(value, dict):
-        return all(isinstance(k, str) for k in value) and all(map(_is_plain, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def read_rows(path):

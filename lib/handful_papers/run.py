@@ -1,6 +1,5 @@
 """Runs notebooks: a plain loop over papermill, which goes on after a failure; and compares what they leave."""
 
-import ast
 import base64
 import io
 import json
@@ -16,9 +15,10 @@ import numpy as np
 
 from handful_papers.claims import judge_all, read_record
 from handful_papers.experiment import GPU, claims_table, figure, names, read_rows, reductions, run_of
+from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
-NOTEBOOKS, FIGURES = ROOT / "notebooks", ROOT / "figures"
+FIGURES = ROOT / "figures"
 COMMITTED = ("paper", GPU, "laptop")  # the largest first; quick results are build output: a fresh clone has none
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Where a checkout, an environment or a kernel's cells lie.
@@ -73,25 +73,6 @@ def _plan(name, profile):
     if unknown := sorted(set(given) - set(cell)):  # papermill would only warn, and keep the old value
         raise ValueError(f"{name}: profile {profile} sets {', '.join(unknown)}; the cell has: {', '.join(cell)}.")
     return Planned(name, profile, given, cell | given, minutes)
-
-
-def cell_parameters(path):
-    """Names and values of a notebook's parameters cell, of plain ``name = literal`` lines: papermill replaces names.
-
-    Raises
-    ------
-    ValueError
-        unless exactly one code cell is tagged `parameters` and holds nothing else.
-    """
-    try:
-        cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
-        (cell,) = [c for c in cells if c["cell_type"] == "code" and "parameters" in c["metadata"].get("tags", ())]
-        body = ast.parse("".join(cell["source"])).body
-        return {node.targets[0].id: ast.literal_eval(node.value) for node in body if not isinstance(node, ast.Pass)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: one code cell is tagged `parameters` and holds `name = literal` lines: {error!r}"
-        ) from error
 
 
 def stale(record, run):

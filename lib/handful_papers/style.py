@@ -9,6 +9,7 @@ import io
 import tomllib
 
 from handful_papers.claims import HOME
+from handful_papers.spread import has_spread
 
 # Width of a column and of a page of the papers, in inches.
 WIDTHS = {"single": 3.35, "double": 6.9}
@@ -78,6 +79,8 @@ class Methods(dict):
     def facets(self, rows, x, y, panel, methods, *, labels, ncols=None, ratio=0.75, width="double", level=None):
         """A panel for each value of a column, in it the median over seeds of each method with a band of quartiles.
 
+        A single seed has no band.
+
         Parameters
         ----------
         rows : pandas.DataFrame, one row per (panel, method, x, seed); every seed counts once
@@ -103,9 +106,12 @@ class Methods(dict):
         dashes = {method: self._dashes[method] for method in methods}
         options = dict(x=x, y=y, col=panel, col_order=values, col_wrap=ncols, hue="method", style="method")
         options |= dict(hue_order=methods, style_order=methods, palette=self.palette(), markers=marks, dashes=dashes)
-        options |= dict(estimator="median", errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0), legend=False)
-        options |= dict(markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False))
         shown = rows[rows.method.isin(methods)]
+        band = dict(errorbar=None)
+        if has_spread(shown, [panel, "method", x]):
+            band = dict(errorbar=("pi", 50), err_kws=dict(alpha=0.15, lw=0))
+        options |= dict(estimator="median", legend=False) | band
+        options |= dict(markeredgecolor="auto", markeredgewidth=1, facet_kws=dict(sharex=False, sharey=False))
         grid = sns.relplot(shown, kind="line", height=side * ratio, aspect=1 / ratio, **options)
         fig = grid.figure
         fig.set_size_inches(WIDTHS.get(width, width), side * ratio * -(-len(values) // ncols))
@@ -141,6 +147,8 @@ class Methods(dict):
     def band(self, ax, frame, x, y, method, **changes):
         """Draw the median over seeds of `y` against `x`, with a band from the lower to the upper quartile.
 
+        A single seed has no band.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes
@@ -155,8 +163,9 @@ class Methods(dict):
         quartiles = frame.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
         one = self.style(method, **{key: value for key, value in changes.items() if value is not None})
         (line,) = ax.plot(quartiles.index, quartiles[0.5], **one)
-        under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
-        ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], **under)
+        if has_spread(frame, [x]):
+            under = dict(color=one["color"], alpha=0.15, lw=0, zorder=one["zorder"] - 1)
+            ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], **under)
         return line
 
 

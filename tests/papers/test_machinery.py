@@ -177,6 +177,38 @@ def test_papermill_runs_a_notebook_from_any_folder_and_touches_no_record(checkou
 
 
 @pytest.mark.timeout(600)
+def test_one_seed_and_a_run_again_leave_what_ran_and_a_misspelt_parameter_stops_it(checkout, tmp_path, monkeypatch):
+    notebook, first = checkout.root / "notebooks" / "demo" / "fig.ipynb", tmp_path / "first.ipynb"
+    for name, value in checkout.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def ran(source, target, given):
+        papermill.execute_notebook(str(source), str(target), given, cwd=tmp_path, progress_bar=False)
+        return read_record(tmp_path / "results" / "demo" / "fig.json")
+
+    [claim] = ran(notebook, first, {"n_seeds": 1})["claims"]
+    assert (claim["verdict"], claim["low"], claim["high"]) == ("cannot tell", None, None)
+    again = ran(first, tmp_path / "second.ipynb", {"n": 7})["parameters"]
+    assert (again["n"], again["n_seeds"]) == (7, 3)
+    assert nbformat.read(tmp_path / "second.ipynb", as_version=4).metadata.papermill.parameters == {"n": 7}
+    with pytest.raises(papermill.PapermillExecutionError, match=r"no parameter nseeds\. Did you mean n_seeds"):
+        ran(notebook, tmp_path / "third.ipynb", {"nseeds": 1})
+
+    entry = checkout.papers / "demo" / "fig.toml"
+    entry.write_text(ENTRY.replace("n = 5", "n = 5, n_seeds = 1"))
+    one = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig", "--force")
+    assert one.returncode == 0, one.stdout
+    assert read_record(checkout.record("laptop"))["seeds"] == [0]
+    entry.write_text(ENTRY)
+    shutil.rmtree(checkout.record("laptop").parent)
+    shutil.copy(first, notebook)
+    refused = checkout.handful("reproduce", "--only", "fig")
+    checkout.notebook("fig", CELLS)
+    assert refused.returncode == 2
+    assert "holds the parameters of an earlier run by papermill" in refused.stdout
+
+
+@pytest.mark.timeout(600)
 def test_an_audit_runs_recorded_tasks_again_and_tells_what_differs(checkout):
     if not checkout.record("laptop").is_file():
         checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")

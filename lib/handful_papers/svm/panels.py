@@ -34,7 +34,8 @@ def draw_errors(ax, rows):
     for method in rows.method.unique():
         by_size = rows[rows.method == method].assign(error=lambda r: r.error.clip(lower=FLOOR)).groupby("size").error
         mean, deviation = by_size.mean(), by_size.agg(lambda e: (e - e.median()).abs().median())
-        bars = [deviation.clip(upper=0.9 * mean), deviation]
+        several = by_size.size().max() > 1
+        bars = [deviation.clip(upper=0.9 * mean), deviation] if several else None
         ax.errorbar(mean.index, mean, yerr=bars, elinewidth=0.7, **METHODS.style(method))
 
 
@@ -60,7 +61,8 @@ def draw_ratios(rows, xlabel):
             marks = quartiles.loc[label, method].to_numpy() if look else ()
             for k, (low, middle, high) in enumerate(marks):
                 at = row + 0.2 * (k - (len(marks) - 1) / 2)
-                ax.plot([low, high], [at, at], color=look["color"], lw=0.8)
+                if high > low:
+                    ax.plot([low, high], [at, at], color=look["color"], lw=0.8)
                 ax.plot(middle, at, **look | {"marker": look["marker"] or "o", "ms": 2.5 + 0.8 * k})
         ax.set(title=label, xscale="log", ylim=(len(methods) - 0.5, -0.5))
         ax.set_yticks(range(len(methods)), names if ax in axes[:, 0] else [])
