@@ -6,6 +6,7 @@ PROFILE ?= quick
 ONLY ?=
 JOBS ?= 1
 TEST_JOBS ?= 2
+ARGS ?=
 PYTHON ?=
 
 STAMP = .venv/.handful
@@ -21,6 +22,7 @@ help: ## Show this
 	@echo "  ONLY=fig06      for reproduce: part of a notebook's name, or a pattern with *"
 	@echo "  JOBS=1          for reproduce: notebooks at a time"
 	@echo "  TEST_JOBS=2     for test: processes"
+	@echo "  ARGS=           for lab: options of jupyter lab, such as ARGS=\"--no-browser --port 9999\""
 	@echo "  PYTHON=python3  for the set-up: a Python >= 3.11 (else the first that is found)"
 
 setup: $(STAMP) ## Make .venv with all that notebooks, tests and docs need
@@ -47,7 +49,7 @@ types: $(STAMP) ## Check the annotations of the public interface with mypy (half
 	@.venv/bin/mypy
 
 lab: $(STAMP) ## Open JupyterLab on the notebooks' table of contents
-	@.venv/bin/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) notebooks/index.ipynb
+	@.venv/bin/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) $(ARGS) notebooks/index.ipynb
 
 docs: $(STAMP) ## Build the site, docs/_build/html/index.html (minutes): runs the how-tos, any warning is an error
 	@$(ONE_THREAD) .venv/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
@@ -74,7 +76,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@rm -f $@
 	@recent='import sys; sys.exit(sys.version_info < (3, 11))'; \
 	if .venv/bin/python -c "import pip; $$recent" >/dev/null 2>&1; then exit 0; fi; \
-	if [ -n "$(PYTHON)" ]; then set -- "$(PYTHON)"; else set -- python3 python3.13 python3.12 python3.11; fi; \
+	if [ -n "$(PYTHON)" ]; then set -- "$(PYTHON)"; else set -- python3 python3.14 python3.13 python3.12 python3.11; fi; \
 	chosen=; found=; without=; \
 	for python; do \
 		version=$$("$$python" -c 'import platform; print(platform.python_version())' 2>/dev/null) || continue; \

@@ -1,5 +1,6 @@
 """The command `handful`, as a newcomer meets it. What runs notebooks is in tests/papers/test_machinery.py."""
 
+import argparse
 import importlib.util
 import os
 import subprocess
@@ -71,6 +72,23 @@ def test_an_installed_library_says_that_the_reproduction_needs_a_checkout(monkey
         assert "git clone the project" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["data", "--only", "fig06"])
+    capsys.readouterr()
+    assert cli.main([]) == 0
+    assert cli.main(["completion", "bash"]) == 0
+    shown = capsys.readouterr().out
+    assert "data" in shown
+    of_a_checkout = {*cli.REPRODUCTION, "papers", "fig06"} - {"list"}  # `handful data list` is everybody's
+    assert [word for word in of_a_checkout if word in shown] == []
+    with pytest.raises(SystemExit):
+        cli.main(["no-such-command"])
+    assert "reproduce" not in capsys.readouterr().err
+
+
+def test_the_commands_of_a_checkout_are_those_that_a_wheel_sends_there():
+    [add_commands] = cli._adders()
+    commands = argparse.ArgumentParser().add_subparsers()
+    add_commands(commands)
+    assert tuple(commands.choices) == cli.REPRODUCTION
 
 
 def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):

@@ -2,18 +2,23 @@
 
 import argparse
 import sys
-import textwrap
 from importlib.metadata import entry_points, version
 
 import shtab
 
-# The reproduction adds these commands (see `handful_papers.cli`), where it is installed.
-REPRODUCTION = {
-    "reproduce": "run the papers' notebooks",
-    "list": "list the notebooks",
-    "report": "print the table of records",
-    "audit": "run a share of the recorded tasks again",
-}
+# The reproduction adds these commands (see `handful_papers.cli`) in a checkout, and is no part of a wheel.
+REPRODUCTION = ("reproduce", "list", "report", "audit")
+OF_A_CHECKOUT = """\
+  handful reproduce                     every notebook on small data, minutes, no network
+  handful reproduce --only fig06        one figure
+  handful reproduce --profile laptop    the papers' data sets, hours
+"""
+OF_A_WHEEL = """\
+  handful data fetch NAME               download a data set and check it
+"""
+EXIT_CODES = """\
+exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C;
+141 stopped, as nothing read its output"""
 
 
 class Refused(Exception):
@@ -22,14 +27,19 @@ class Refused(Exception):
 
 def main(argv=None):
     """Entry point of the console script: parse `argv`, run the sub-command, give the exit status."""
-    parser = _parser()
-    args, unknown = parser.parse_known_args(argv)
-    if unknown and args.run is not _needs_checkout:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if args.run is None:
-        parser.print_help()
-        return 0
+    argv = sys.argv[1:] if argv is None else argv
+    adders = _adders()
     try:
+        if not adders and argv[:1] and argv[0] in REPRODUCTION:
+            raise Refused(
+                "the papers' notebooks are not part of the installed library: git clone the project, run `make setup` "
+                f"in the checkout, and there `.venv/bin/handful {argv[0]}`."
+            )
+        parser = _parser(adders)
+        args = parser.parse_args(argv)
+        if args.run is None:
+            parser.print_help()
+            return 0
         status = args.run(args)
         if sys.stdout is not None:  # it is where the caller has closed it
             sys.stdout.flush()
@@ -46,25 +56,21 @@ def main(argv=None):
         return 130
 
 
-def _parser():
+def _parser(adders):
+    purpose = "recompute the tables and figures of four papers" if adders else "look after the data sets of the library"
+    first = OF_A_CHECKOUT if adders else OF_A_WHEEL
+    last = "  handful data                          which data sets are here, which can be fetched\n"
     parser = argparse.ArgumentParser(
         prog="handful",
-        description="Train on a handful of points: recompute the tables and figures of four papers.",
-        epilog=textwrap.dedent("""\
-            to begin with:
-              handful reproduce                     every notebook on small data, minutes, no network
-              handful reproduce --only fig06        one figure
-              handful reproduce --profile laptop    the papers' data sets, hours
-              handful data                          which data sets are here, which can be fetched
-
-            exit codes: 0 done; 1 it ran, and something is wrong; 2 refused, and why; 130 stopped by Ctrl-C;
-            141 stopped, as nothing read its output"""),
+        description=f"Train on a handful of points: {purpose}.",
+        epilog=f"to begin with:\n{first}{last}\n{EXIT_CODES}",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=f"handful {version('handful')}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_reproduction(commands)
+    for add_commands in adders:
+        add_commands(commands)
 
     data = commands.add_parser("data", help="list the data sets, or fetch one")
     data.set_defaults(run=_data_list)
@@ -80,23 +86,14 @@ def _parser():
     return parser
 
 
-def _add_reproduction(commands):
+def _adders():
+    """The functions that add the commands of the reproduction: none where the library came as a wheel."""
     try:
-        for entry in entry_points(group="handful.commands"):
-            entry.load()(commands)
+        return [entry.load() for entry in entry_points(group="handful.commands")]
     except ModuleNotFoundError as error:
         if error.name != "handful_papers":
             raise
-        for name, purpose in REPRODUCTION.items():
-            command = commands.add_parser(name, help=f"{purpose} (from a checkout)")
-            command.set_defaults(run=_needs_checkout, command=name)
-
-
-def _needs_checkout(args):
-    raise Refused(
-        "the papers' notebooks are not part of the installed library: git clone the project, run `make setup` in the "
-        f"checkout, and there `.venv/bin/handful {args.command}`."
-    )
+        return []
 
 
 def _data_list(args):
