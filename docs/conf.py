@@ -18,6 +18,7 @@ from pages import (  # noqa: E402 (lies beside this file)
     link_names,
     numpydoc_to_fields,
     pictures,
+    values,
     write_pages,
 )
 
@@ -37,6 +38,7 @@ nb_execution_excludepatterns = ["notebooks/*/*"]  # those come executed, from fi
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # a warning of a run stands in the executed notebook, and says nothing to a reader here
 
 autodoc_member_order = "bysource"
 
@@ -81,7 +83,7 @@ def _make_accessible(app, error):
             if needed in new:
                 unknown.discard(written)
         new = re.sub(r'<th ([^>]*class="(?:blank|row_heading)[^>]*)>(?:&nbsp;)?</th>', r"<td \1></td>", new)  # pandas'
-        new = pictures(path, new)
+        new = values(pictures(path, new))
         if new != text:
             path.write_text(new, encoding="utf-8")
     if unknown:

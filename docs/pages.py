@@ -30,6 +30,7 @@ _WRITTEN_FROM = {
     r"benchmarks/results/(\w+)\.md": "complexity.md#{}",
 }
 FIGURE = '<p tabindex="0" role="group" aria-label="Figure" class="figure">'
+LONGEST_VALUE = 24  # characters of a cell such as "75.77 ± 1.83" or "12 of 15"
 COMPLEXITY = """\
 The pages of the methods state costs in rows, features, points and clusters. These tables measure them: each comes
 out of one run of a script in `benchmarks/` (`make bench`), as ratios within that run, and the JSON file beside it holds
@@ -207,6 +208,23 @@ def pictures(page, text):
         return f'{FIGURE}<img {wide}alt="What the cell above draws" src="{source}" /></p>'
 
     return re.sub(r'<img alt="([^"]*)" src="([^":]+\.png)" />', told, text)
+
+
+def values(text):
+    """A built page's HTML in which short cells of tables that hold a number are of class `value`: they never break."""
+
+    def told(found):
+        tag, options, before, cell = found.groups()
+        is_value = len(cell) <= LONGEST_VALUE and any(c.isdigit() for c in cell)
+        if not is_value:
+            return found[0]
+        if 'class="' in options:
+            options = options.replace('class="', 'class="value ')
+        else:
+            options += ' class="value"'
+        return f"<{tag}{options}>{before}{cell}"
+
+    return re.sub(r"<(t[dh])((?: [^>]*)?)>(\s*(?:<p>)?)([^<]+)(?=(?:</p>)?\s*</t[dh]>)", told, text)
 
 
 def fetched(site):

@@ -163,6 +163,37 @@ def test_pictures_of_a_pages_width_are_told_apart_and_those_of_cells_have_a_fram
     assert html == f"{pages.FIGURE}{tag('What the cell above draws', 'half')}</p>"
 
 
+def test_no_line_of_code_on_a_page_is_wider_than_the_page():
+    """The site's column holds 88 characters; longer lines of the papers' notebooks break there."""
+    sources = {path: path.read_text(encoding="utf-8") for path in PAGES if path.is_relative_to(DOCS)}
+    blocks = []
+    for path, text in sources.items():
+        if path.suffix == ".md":
+            blocks += [(path.name, code) for code in re.findall(r"^```(?:python|sh)\n(.*?)^```", text, re.M | re.S)]
+        else:
+            cells = nbformat.reads(text, 4).cells
+            blocks += [(path.name, cell.source) for cell in cells if cell.cell_type == "code"]
+    assert len(blocks) > 60
+    lines = [(name, line) for name, code in blocks for line in code.splitlines()]
+    assert [(name, line) for name, line in lines if len(line) > 88] == []
+
+
+def test_values_of_tables_stay_in_one_piece_and_sentences_break(pages):
+    html = (
+        '<td>75.77 ± 1.83</td><td class="row0">0.5</td><th id="a">12</th><td><p>12 of 15</p></td>\n'
+        "<td>a name</td><td>a sentence of 40 characters, which may break</td><td><code>x1</code></td>"
+    )
+    shown = pages.values(html)
+    assert shown == (
+        '<td class="value">75.77 ± 1.83</td><td class="value row0">0.5</td><th id="a" class="value">12</th>'
+        '<td class="value"><p>12 of 15</p></td>\n'
+        "<td>a name</td><td>a sentence of 40 characters, which may break</td><td><code>x1</code></td>"
+    )
+    style = (DOCS / "_static" / "site.css").read_text(encoding="utf-8")
+    assert ".value { white-space: nowrap; }" in style
+    assert "table.dataframe" in style
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", HOWTOS)
 def test_a_howto_runs_on_fewer_rows(name, tmp_path):
