@@ -17,9 +17,9 @@ from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
-from handful.coreset import check_selector, take_rows
+from handful.parts import check_selector
 from handful.trainers import WeightedFit, kind_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Table
+from handful.types import Table, take_rows
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
 MOST_DRAWS = 1000

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import Blocks, as_blocks, is_blocks, split_places
 from handful.checks import (
@@ -23,8 +23,9 @@ from handful.checks import (
 )
 from handful.lazy import module_with_torch
 from handful.options import Count, Options, all_or_nothing, check_options
+from handful.parts import choose, of_one_class, reduced
 from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
-from handful.types import Block, Seed, Table, joined, take_rows
+from handful.types import Seed, Table, joined, take_rows
 
 PER_ROW = 4  # the fewest rows of a block for each row that is chosen from it
 OF_ONE_CLASS = 10  # times `size` rows are drawn from a block that holds one class, as any of them may matter
@@ -121,6 +122,7 @@ class Selector(Options):
     _rows_per_column = 4  # the fewest rows of a block for each column
     _size_per_column: ClassVar[float] = 0  # a smaller `size` is chosen from a sample: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
+    _classifies = False  # y holds classes, which `_check_targets` sees together with those of other parts of the data
 
     def fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Choose the coreset.
@@ -238,6 +240,24 @@ class Selector(Options):
         check_size(self.size, int(np.count_nonzero(sample_weight)), X.shape[0], repeats=self._repeats)
         return X, without_absent(y, sample_weight), sample_weight
 
+    def _check_part(self, X, y):
+        """X and y, checked as `fit` checks them, of rows that are a part of the data only, such as a chunk of a stream.
+
+        Options are checked, too: `size` is that of a part. What needs all rows, such as a second class, does not count.
+        """
+        check_options(self)
+        X, y = self._check_X_y(X, y)
+        if self._reads:
+            check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        return X, y
+
+    def _check_targets(self, y, dtype):
+        """ValueError for targets that `_select` refuses beside rows of a dtype; of one class they are never asked."""
+
+    def _in_a_stream(self):
+        """The selector that chooses from the parts of a stream, whose classes nobody can count beforehand."""
+        return self
+
     def _check_X_y(self, X, y, *, reset=True):
         # Without `reset` the number and the names of the features must be those of the fit.
         options = dict(accept_sparse="csr" if self._takes_sparse else False, dtype=list(self._dtypes), reset=reset)
@@ -322,79 +342,9 @@ def _share_of_block(block, selector, seed, own):
 def _chosen_of_block(block, selector, seed):
     block, size = block.of_positive_weight(), selector.size
     n_present = len(block)
-    if hasattr(selector, "select_one_class") and _of_one_class(block.y, None):
+    if hasattr(selector, "select_one_class") and of_one_class(block.y, None):
         size *= OF_ONE_CLASS
     if n_present > size:
         block = reduced([block], selector, size, np.random.default_rng([seed, int(block.ids[0])]))
         block = block.of_positive_weight()  # optimised weights may be 0
     return n_present, block
-
-
-def reduced(blocks, selector, size, rng):
-    """At most `size` weighted rows that stand for several blocks: a Block.
-
-    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight without the others;
-    otherwise `choose` selects from it.
-
-    Parameters
-    ----------
-    blocks : list of Block
-    selector : Selector; its `size` and `random_state` are set here
-    size : int
-    rng : numpy.random.Generator
-    """
-    union = joined(blocks)
-    if len(union) <= size:
-        return union
-    if np.count_nonzero(union.weights) <= size:  # optimised weights may be 0
-        return union.of_positive_weight()
-    chosen, weights = choose(
-        clone(selector).set_params(size=size, random_state=rng), union.X, union.y, union.weights, rng
-    )
-    rows = union.take(chosen)
-    return Block(rows.X, rows.y, np.asarray(weights, dtype=np.float64), rows.ids)
-
-
-def check_selector(selector, hint=""):
-    """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the message."""
-    if isinstance(selector, type):
-        name = selector.__name__
-        raise TypeError(f"selector must choose rows, as BilevelCoreset() does, got the class {name}: give {name}().")
-    if not (hasattr(selector, "take") and hasattr(selector, "fit")):
-        raise TypeError(f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}.")
-    if not has_fit_parameter(selector, "sample_weight"):
-        name = type(selector).__name__
-        raise TypeError(f"selector must choose rows by sample_weight, as BilevelCoreset does, but {name} takes none.")
-
-
-def choose(selector, X, y, sample_weight, rng):
-    """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
-
-    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where it has one: a
-    classifier's loss needs two classes, a part of a stream may hold one.
-
-    Parameters
-    ----------
-    selector : Selector, its size set
-    X, y : the rows and their labels, or None
-    sample_weight : shape (n,), or None
-    rng : numpy.random.Generator, for `select_one_class`
-
-    Raises
-    ------
-    ValueError
-        as the selector's `fit`
-    """
-    if hasattr(selector, "select_one_class") and _of_one_class(y, sample_weight):
-        X, _, sample_weight = selector._check_input(X, y, sample_weight)
-        return selector.select_one_class(X, sample_weight, rng)
-    selector.fit(X, y, sample_weight=sample_weight)
-    return selector.indices_, selector.weights_
-
-
-def _of_one_class(y, sample_weight):
-    # The input is not checked yet.
-    labels = np.asarray(y)
-    if np.shape(sample_weight) == labels.shape:
-        labels = labels[np.asarray(sample_weight) != 0]
-    return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sized
+from copy import deepcopy
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
@@ -14,9 +15,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
 from handful.blocks import check_in_memory, is_blocks, rowwise
-from handful.checks import MAX_SEED, as_generator, check_sample_weight
-from handful.coreset import check_selector, choose
+from handful.checks import MAX_SEED, as_array, as_generator, check_sample_weight
 from handful.options import Options, all_or_nothing
+from handful.parts import check_part, check_selector, choose
 from handful.trainers import input_tags_of, seed_unset, weighted_fit, why_unweighted
 from handful.types import Seed, Table, take_rows
 
@@ -145,21 +146,32 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         `sample_weight` to its sum), so that parts count by their rows. `SGDClassifier` and its like scale a row's step
         by its weight: in place of n steps they take m, each n / m times as long.
 
+        An error leaves everything as it was, the estimator too, a copy of which goes on training.
+
         Parameters
         ----------
         X, y, sample_weight, **params : as in `fit`
         classes : all labels that will come, for the first call of a classifier
+
+        Raises
+        ------
+        ValueError
+            for rows and labels that the selector's `fit` would refuse of all rows so far, however few they are, and for
+            labels that are not among the classes: some classifiers train on them as on another class
         """
         self._check_parts("partial_fit")
         routed = self._route("partial_fit", params)
         first = not hasattr(self, "estimator_")
         if first:
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
+            self._labels = None
         validate_data(self, X, reset=first, skip_check_array=True)
         self._check_rows(X)
         X = X if hasattr(X, "shape") else np.asarray(X)
         given = check_sample_weight(sample_weight, X.shape[0])
         indices = np.flatnonzero(given)
+        self._labels = check_part(self.selector_, self.selector_.size, X, y, given, self._labels)
+        _check_known(y, getattr(self.estimator_, "classes_", classes) if classes is None else classes)
         if self.selector_.size < len(indices):
             selector = clone(self.selector_).set_params(random_state=self._rng)
             indices, weights = choose(selector, X, y, sample_weight, self._rng)
@@ -169,7 +181,9 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         if classes is not None:
             options["classes"] = classes
         rows = take_rows(X, indices), take_rows(y, indices)
-        weighted_fit(self.estimator_, "partial_fit").train(self.estimator_.partial_fit, *rows, weights, **options)
+        estimator = deepcopy(self.estimator_)
+        weighted_fit(estimator, "partial_fit").train(estimator.partial_fit, *rows, weights, **options)
+        self.estimator_ = estimator
         return self
 
     @available_if(_estimator_has("transform"))
@@ -269,6 +283,19 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
 
 def _select(selector, X, y, sample_weight, options):
     return selector.fit(X, y, sample_weight=sample_weight, **options)
+
+
+def _check_known(y, classes):
+    # Of one column of labels; what else there may be is the estimator's to say.
+    if classes is None or np.ndim(classes) != 1 or np.ndim(y) != 1:
+        return
+    labels, known = np.unique(as_array(y)), np.asarray(classes)
+    unknown = labels[~np.isin(labels, known)].tolist()
+    if unknown:
+        raise ValueError(
+            f"y holds labels that are not among the classes {known.tolist()}: {unknown[:5]}. All labels that will come "
+            "have to be named in `classes` at the first call."
+        )
 
 
 def _chosen(options, X, indices):

@@ -19,6 +19,7 @@ from typing import (
     get_type_hints,
 )
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from handful.checks import check_integer, check_number
@@ -63,13 +64,24 @@ Method = TypeVar("Method", bound=Callable[..., object])
 
 @contextmanager
 def restored(thing, errors=Exception):
-    """Context in which one of `errors` leaves the attributes of `thing` as they were before it."""
+    """Context in which one of `errors` leaves the attributes of `thing` as they were before it.
+
+    Attributes that were changed in place stay changed, but for random generators, which are set back.
+    """
     before = dict(vars(thing))
+    generators = [value for value in before.values() if isinstance(value, np.random.Generator)]
+    states = [generator.bit_generator.state for generator in generators]
+    legacy = [value for value in before.values() if isinstance(value, np.random.RandomState)]
+    legacy_states = [one.get_state() for one in legacy]
     try:
         yield
     except errors:
         vars(thing).clear()
         vars(thing).update(before)
+        for generator, state in zip(generators, states):
+            generator.bit_generator.state = state
+        for one, state in zip(legacy, legacy_states):
+            one.set_state(state)
         raise
 
 

@@ -1,6 +1,7 @@
 """Types of the public interface, and rows of any table: taken, joined, and compared in their form."""
 
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy import sparse
 
 # Rows, or a column of them: numpy arrays, frames, CSR matrices, torch tensors, files or dask data, as each class says.
 Table: TypeAlias = Any
+KINDS = ("words", "numbers", "dates", "times")  # of labels that can be compared with one another
 Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
@@ -85,12 +87,30 @@ def take_rows(array, indices):
 def form_of(X, y):
     """What must not differ between parts of one data set, in words: a dict."""
     columns = getattr(X, "columns", None)
-    words = y is not None and np.asarray(y).dtype.kind in "OUS"
     return {
         "X": "sparse rows" if sparse.issparse(X) else "dense rows",
         "columns": f"{X.shape[1:]} columns" if columns is None else f"the columns {', '.join(map(str, columns))}",
-        "y": "no y" if y is None else "words in y" if words else "numbers in y",
+        "y": "no y" if y is None else f"{kind_of_labels(y)} in y",
     }
+
+
+def kind_of_labels(y):
+    """What labels are, in a word: "words", "numbers", "dates", or of mixed objects the names of their types."""
+    y = np.asarray(y)
+    if y.dtype.kind != "O":
+        return {"U": "words", "S": "words", "T": "words", "M": "dates", "m": "times"}.get(y.dtype.kind, "numbers")
+    types = {type(label) for label in y.ravel().tolist()}
+    if types and all(issubclass(one, (bool, Number, np.bool_)) for one in types):
+        return "numbers"
+    if all(issubclass(one, str) for one in types):
+        return "words"
+    return " and ".join(sorted(one.__name__ for one in types))
+
+
+def check_kind(y):
+    """ValueError unless the labels are all words, all numbers, all dates or all times."""
+    if (kind := kind_of_labels(y)) not in KINDS:
+        raise ValueError(f"y must hold labels of one kind, {', '.join(KINDS[:-1])} or {KINDS[-1]}; got {kind}.")
 
 
 def check_form(before, now, name, others):

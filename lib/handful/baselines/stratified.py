@@ -1,5 +1,6 @@
 """Stratified sampling: uniform sampling in which every class, or every value of a column, has its share."""
 
+import warnings
 from dataclasses import KW_ONLY
 from numbers import Integral
 from typing import Any
@@ -53,20 +54,20 @@ class StratifiedCoreset(SizedSelector):
     def _needs_y(self):
         return self.by is None
 
+    @property
+    def _classifies(self):
+        return self.by is None
+
     def _select(self, X, y, sample_weight, rng):
         strata = y if self.by is None else column_of(X, self.by)
         if self.by is None:
-            check_classification_targets(strata)
+            self._check_targets(strata, None)
         present = rng.permutation(np.flatnonzero(sample_weight))
         strata = codes(strata)[present]
+        if self.size < len(np.unique(strata)):
+            strata = self._fewer(strata, sample_weight[present])
         mass, n_rows = np.bincount(strata, sample_weight[present] / sample_weight.max()), np.bincount(strata)
         held = n_rows > 0  # a stratum whose rows all have weight 0 gives none
-        if self.size < held.sum():
-            of = "classes in y" if self.by is None else f"values in column {self.by!r}"
-            raise ValueError(
-                f"size must be at least the number of strata, got size={self.size} for {held.sum()} {of}; "
-                "UniformCoreset draws without strata."
-            )
         n_drawn = np.zeros(len(n_rows), dtype=int)
         n_drawn[held] = allocate(mass[held], n_rows[held], self.size)
         # The rows of each stratum in random order, of which the first are drawn.
@@ -78,11 +79,42 @@ class StratifiedCoreset(SizedSelector):
         order = np.argsort((place + rng.random(len(n_drawn))[stratum]) / n_drawn[stratum], kind="stable")
         return drawn[order], (sample_weight[drawn] * (n_rows / np.maximum(n_drawn, 1))[stratum])[order]
 
+    def _check_targets(self, y, dtype):
+        if self.by is None:
+            check_classification_targets(y)
+
+    def _fewer(self, strata, weights):
+        raise ValueError(
+            f"size must be at least the number of strata, got size={self.size} for {self._counted(strata)}; "
+            "UniformCoreset draws without strata."
+        )
+
+    def _counted(self, strata):
+        return f"{len(np.unique(strata))} {'classes in y' if self.by is None else f'values in column {self.by!r}'}"
+
+    def _in_a_stream(self):
+        return _OfAStream(**self.get_params())
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         if self.by is None:
             tags.classifier_tags = ClassifierTags()
         return tags
+
+
+class _OfAStream(StratifiedCoreset):
+    """Where there are more strata than rows to choose, the smallest ones are one stratum: a stream has to go on."""
+
+    def _fewer(self, strata, weights):
+        warnings.warn(
+            f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, so that some give no "
+            "row; a larger size keeps each.",
+            stacklevel=2,
+        )
+        mass = np.bincount(strata, weights)
+        rank = np.empty(len(mass), dtype=np.intp)
+        rank[np.argsort(-mass, kind="stable")] = np.arange(len(mass))
+        return np.minimum(rank, self.size - 1)[strata]
 
 
 def allocate(mass, n_rows, size):

@@ -24,7 +24,7 @@ from handful.bilevel.trials import class_totals, class_weights, exchanged, held_
 from handful.checks import MAX_SEED
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
-from handful.options import Count, CountOrZero
+from handful.options import Count, CountOrZero, check_options
 from handful.trainers import input_tags_of, kind_of, seed_unset, trained, weighted_fit, why_unweighted
 from handful.types import Seed, take_rows
 
@@ -164,6 +164,21 @@ class AnyEstimatorCoreset(Selector):
         own = self.proxy is None and self.candidates(1.0)[0].own
         return rows if own else as_numbers(rows, missing=input_tags_of(trainer).allow_nan)
 
+    @property
+    def _classifies(self):
+        return kind_of(self._steps()[1]) != "regressor"
+
+    def _check_targets(self, y, dtype):
+        if self._classifies:
+            self._chooser().set_params(problem=Logistic(), size=self.size)._check_targets(y, dtype)
+
+    def _check_part(self, X, y):
+        # What comes before the estimator is fitted to all rows: a part of them shows nothing but its targets.
+        if self._steps()[0] is None:
+            return super()._check_part(X, y)
+        check_options(self)
+        return X, validate_data(self, y=y)
+
     def _check_features(self, X, y, estimator):
         name = type(estimator).__name__
         if sparse.issparse(X) and not self._linear():
@@ -272,7 +287,7 @@ class AnyEstimatorCoreset(Selector):
                     shown.update(tried)
             return indices, weights
 
-    @available_if(lambda self: kind_of(self._steps()[1]) != "regressor")
+    @available_if(lambda self: self._classifies)
     def select_one_class(self, X: Any, sample_weight: Any, rng: Any) -> Any:
         """A plain draw, for a part of a stream that holds one class: `BilevelCoreset.select_one_class`."""
         selector = self._chooser().set_params(problem=Logistic(), size=self.size)

@@ -10,8 +10,9 @@ from sklearn.utils.metaestimators import available_if
 
 from handful.bilevel.selector import BilevelCoreset
 from handful.checks import MAX_SEED
-from handful.coreset import Selector, check_selector
+from handful.coreset import Selector
 from handful.options import Count
+from handful.parts import check_selector
 from handful.proxies import RBF, Nystrom
 from handful.types import Seed
 
@@ -65,6 +66,13 @@ class ProxyCoreset(Selector):
     @property
     def _ranks(self):
         return self._chooser()._ranks
+
+    @property
+    def _classifies(self):
+        return self._chooser()._classifies
+
+    def _check_targets(self, y, dtype):
+        clone(self._chooser()).set_params(size=self.size)._check_targets(y, dtype)
 
     def __sklearn_tags__(self):
         tags, inner = super().__sklearn_tags__(), get_tags(self._chooser())

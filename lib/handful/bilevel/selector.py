@@ -1,5 +1,6 @@
 """BilevelCoreset: the points on which training does best on all the data."""
 
+import warnings
 from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
 
@@ -183,6 +184,22 @@ class BilevelCoreset(Selector):
 
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
+
+    @property
+    def _classifies(self):
+        return _classifies(self)
+
+    def _check_part(self, X, y):
+        self._checked_options()
+        return super()._check_part(X, y)
+
+    def _check_targets(self, y, dtype):
+        problem, strategy, rule, *_ = self._checked_options()
+        problem.check_targets(y, dtype)
+        if self._classifies and np.ndim(y) == 1:  # the start may need a row of each class
+            labels = np.unique(y, return_inverse=True)[1]
+            with warnings.catch_warnings(action="ignore"):
+                strategy.start(np.arange(len(labels)), labels, self.size, rule, np.random.default_rng(0))
 
     def _asks_for_y(self):
         return getattr(self._problem(), "needs_y", True)

@@ -9,9 +9,9 @@ from sklearn.base import clone
 
 from handful.blocks import check_in_memory
 from handful.checks import as_array, as_generator, check_sample_weight
-from handful.coreset import check_selector, choose, take_rows
-from handful.options import Count, Options, check_options
-from handful.types import Seed, check_form
+from handful.options import Count, Options, check_options, restored
+from handful.parts import check_selector, choose
+from handful.types import Seed, check_form, kind_of_labels, take_rows
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ReplayBuffer(Options):
     def add(self, X, y=None, *, view=None, sample_weight=None):
         """Keep some rows of a task that was learned, and fewer of the older tasks.
 
-        An error, and Ctrl-C, leaves the memory as it was.
+        An error, and Ctrl-C, leaves the memory as it was: the next task gives what it would have given.
 
         Parameters
         ----------
@@ -117,6 +117,10 @@ class ReplayBuffer(Options):
         TypeError
             if `selector` is no selector, `view` no array, or `X` sparse
         """
+        with restored(self, BaseException):
+            return self._add(X, y, view, sample_weight)
+
+    def _add(self, X, y, view, sample_weight):
         memories = getattr(self, "memories_", [])
         check_selector(self.selector)
         check_options(self)
@@ -197,10 +201,10 @@ def _check_labels(y, n):
 def _form(X, y):
     # What must not differ between tasks whose rows are joined, in words.
     X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
-    words = getattr(getattr(y, "dtype", None), "kind", "torch's") in "OUS"
+    kind = "numbers" if y is None or hasattr(y, "new_tensor") else kind_of_labels(y)
     return {
         "X": f"X: {_about(X)}, {X.dtype}",
-        "y": "no labels" if y is None else f"y: {_about(y)}, {'words' if words else 'numbers'}",
+        "y": "no labels" if y is None else f"y: {_about(y)}, {kind}",
     }
 
 

@@ -182,6 +182,13 @@ class MatchedCoreset(Selector):
     def _needs_y(self):
         return not callable(self.problem)
 
+    @property
+    def _classifies(self):
+        return getattr(self._problem(), "classifies", False)
+
+    def _check_targets(self, y, dtype):
+        likelihood(self._problem(), y)
+
     def _check_input(self, X, y, sample_weight):
         X, y = self._check_X_y(X, y, reset=not hasattr(self, "indices_"))
         check_magnitude(X, "X", X.dtype)

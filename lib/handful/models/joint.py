@@ -64,6 +64,11 @@ class Joint(Problem):
         check_problem(self.problem_a)
         check_problem(self.problem_b)
 
+    def check_targets(self, y, dtype):
+        """As `Problem.check_targets`, of both problems."""
+        self.problem_a.check_targets(y, dtype)
+        self.problem_b.check_targets(y, dtype)
+
     def model(self, rows, rng, **options):
         """As `Problem.model`: a `JointModel`."""
         models = [problem.model(rows, rng, **options) for problem in (self.problem_a, self.problem_b)]

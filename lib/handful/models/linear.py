@@ -38,6 +38,10 @@ class LinearProblem(Problem):
         """The `Link` of so many outputs."""
         raise NotImplementedError
 
+    def check_targets(self, y: Table, dtype: Any) -> None:
+        """As `Problem.check_targets`; ValueError for huge targets, too."""
+        check_magnitude(self.encode(y), "y", dtype)
+
     def model(self, rows: Any, rng: Any, *, ihvp: Any = None, weighted: bool = False) -> Any:
         """An empty `GLM`; ValueError for huge targets."""
         rows = rows.encoded(self)

@@ -76,6 +76,10 @@ class Problem(Options):
         """Targets in the coding that the other methods expect; None for problems without (`needs_y = False`)."""
         return y
 
+    def check_targets(self, y, dtype):
+        """ValueError for targets, as the user gave them, that no model can have beside rows X of a dtype."""
+        self.encode(y)
+
     def model(self, rows, rng, *, ihvp=None, weighted=False):
         """The `Model` of this problem, without rows as yet; a `GenericModel`, unless a subclass has a better one.
 

@@ -81,13 +81,17 @@ class LogisticSensitivity(SizedSelector):
     _takes_sparse = True
     _repeats = True
     _draws = True
+    _classifies = True
 
     _: KW_ONLY
     n_clusters: Count = 10
     radius: Positive = 1.0
 
     def _select(self, X, y, sample_weight, rng):
-        return self._draw(X, signed_labels(y, "logistic regression")[1], sample_weight, rng)
+        return self._draw(X, self._check_targets(y, X.dtype)[1], sample_weight, rng)
+
+    def _check_targets(self, y, dtype):
+        return signed_labels(y, "logistic regression")
 
     def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream: the bound asks for no second one.
@@ -103,7 +107,7 @@ class LogisticSensitivity(SizedSelector):
         weights = sample_weight[present]
         A = with_ones(X[present])
         Z = sparse.diags_array(sign[present]) @ A if sparse.issparse(A) else A * sign[present, None]
-        q = weights * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
+        q = weights / weights.max() * logistic_sensitivities(Z, weights, self.n_clusters, self.radius, rng=rng)
         q /= q.sum()
         draws = rng.choice(len(present), self.size, p=q)
         return present[draws], weights[draws] / (self.size * q[draws])

@@ -95,6 +95,7 @@ class SVMCoreset(SizedSelector):
     _takes_sparse = True
     _draws = True
     _ranks = False
+    _classifies = True
 
     _: KW_ONLY
     l2: Positive | None = None
@@ -115,7 +116,7 @@ class SVMCoreset(SizedSelector):
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight > 0)
-        self.classes_, signs = signed_labels(y[present], "an SVM")
+        self.classes_, signs = self._check_targets(y[present], X.dtype)
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
@@ -126,6 +127,9 @@ class SVMCoreset(SizedSelector):
         self.total_sensitivity_ = float(sensitivities.sum())
         self._drawn_from_ = rows, signs, u, q, margins
         return self._draw(self.size, rng)
+
+    def _check_targets(self, y, dtype):
+        return signed_labels(y, "an SVM")
 
     def _draw(self, size, rng):
         rows, signs, u, q, margins = self._drawn_from_

@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from handful.blocks import as_blocks, is_blocks
 from handful.checks import as_generator, check_sample_weight
-from handful.coreset import Coreset, check_selector, reduced
+from handful.coreset import Coreset, Selector
 from handful.options import Options, check_options, restored
-from handful.types import Block, Table, check_form, form_of
+from handful.parts import check_part, check_selector, reduced
+from handful.types import Block, Table, check_form, check_kind, form_of
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
@@ -42,7 +43,8 @@ class StreamMemory(Options):
     def partial_fit(self, X: Table, y: Table = None, sample_weight: Table = None) -> Self:
         """Take in the next rows of the stream, any number of them.
 
-        An error leaves everything as it was before the call.
+        An error leaves everything as it was before the call: the next rows give what they would have given. What the
+        selector's `fit` would refuse of all rows so far is refused here, when it comes, however few rows it has.
 
         Parameters
         ----------
@@ -61,8 +63,9 @@ class StreamMemory(Options):
             if `selector` is no selector (its class is not one), or takes no `sample_weight`, such as a `Reservoir`
         ValueError
             for rows that are not finite real numbers, or differ from those before in their number of columns, column
-            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, and no `y` where the selector
-            needs one; for a size that is out of range or has changed since the stream began; and by the selector
+            names or form (dense, sparse); for a `y` or `sample_weight` that does not fit, labels that the selector
+            cannot have beside those before, such as a third class of an SVM, and no `y` where it needs one; for a size
+            that is out of range or has changed since the stream began; and by the selector
         """
         return self._go_on(X, y, sample_weight)
 
@@ -156,7 +159,8 @@ class StreamMemory(Options):
         self._began_with = self._fixed()
         self.seed_ = int(as_generator(self.random_state).integers(2**32))
         self.n_seen_ = self.n_reductions_ = 0
-        self._form = self._top = None
+        self._form = self._top = self._classes = None
+        self._mass = 0.0
 
     def _fixed(self):
         return {name: getattr(self, name) for name in FIXED if hasattr(self, name)}
@@ -180,7 +184,11 @@ class StreamMemory(Options):
         checked = validate_data(self, X, y, **rules)
         X, y = (checked, None) if y is None else checked
         n = X.shape[0]
+        if X.dtype.kind not in "biuf":
+            raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
         if n:
+            if y is not None:
+                check_kind(y)
             form = {what: words for what, words in form_of(X, y).items() if what != "columns"}
             check_form(self._form or form, form, "the chunk", "the stream so far")
             self._form = form
@@ -188,7 +196,16 @@ class StreamMemory(Options):
             sample_weight = np.asarray(sample_weight)
             if sample_weight.shape != (n,) or sample_weight.any():
                 sample_weight = check_sample_weight(sample_weight, n)
+        with np.errstate(over="ignore"):
+            self._mass += n if sample_weight is None else float(sample_weight.sum())
+        if not self._mass < np.inf:
+            raise ValueError("sample_weight must have a finite sum over the whole stream, got inf: scale the weights.")
+        if n and hasattr(self, "selector"):
+            self._classes = check_part(self._chooser(), self.size, X, y, sample_weight, self._classes)
         return X, y, sample_weight
+
+    def _chooser(self):
+        return self.selector._in_a_stream() if isinstance(self.selector, Selector) else self.selector
 
     def _chunk_rows(self, X, y, sample_weight):
         """Rows of an open chunk as a Block with ids from `n_seen_` on: copies, which the caller cannot change."""
@@ -199,4 +216,4 @@ class StreamMemory(Options):
     def _reduce(self, nodes, level, index):
         if sum(map(len, nodes)) > self.size:
             self.n_reductions_ += 1
-        return reduced(nodes, self.selector, self.size, np.random.default_rng([self.seed_, level, index]))
+        return reduced(nodes, self._chooser(), self.size, np.random.default_rng([self.seed_, level, index]))

@@ -1,6 +1,5 @@
 """Reservoirs: samples of a stream, uniform over all rows or balanced over the classes."""
 
-from copy import copy
 from dataclasses import KW_ONLY, replace
 from typing import Any
 
@@ -70,7 +69,6 @@ class Reservoir(StreamMemory):
             raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
         rows = self._chunk_rows(*self._open(X, y, None))
         if len(rows):
-            self._rng = np.random.Generator(copy(self._rng.bit_generator))
             places = self._places(rows)  # the place that each row takes, -1 for none
             self.n_seen_ += len(rows)
             self._store(rows, places)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from handful.checks import as_generator
 from handful.continual.memory import Memory
-from handful.coreset import choose
+from handful.parts import choose
 from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 

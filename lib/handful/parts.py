@@ -1,0 +1,125 @@
+"""What a selector makes of a part of the data, such as a chunk of a stream, a block or a task."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import has_fit_parameter
+
+from handful.types import Block, check_kind, joined, kind_of_labels
+
+
+def reduced(blocks, selector, size, rng):
+    """At most `size` weighted rows that stand for several blocks: a Block.
+
+    A union of at most `size` rows is kept as it is, one of at most `size` rows of positive weight without the others;
+    otherwise `choose` selects from it.
+
+    Parameters
+    ----------
+    blocks : list of Block
+    selector : Selector; its `size` and `random_state` are set here
+    size : int
+    rng : numpy.random.Generator
+    """
+    union = joined(blocks)
+    if len(union) <= size:
+        return union
+    if np.count_nonzero(union.weights) <= size:  # optimised weights may be 0
+        return union.of_positive_weight()
+    chosen, weights = choose(
+        clone(selector).set_params(size=size, random_state=rng), union.X, union.y, union.weights, rng
+    )
+    rows = union.take(chosen)
+    return Block(rows.X, rows.y, np.asarray(weights, dtype=np.float64), rows.ids)
+
+
+def check_selector(selector, hint=""):
+    """TypeError unless `selector` chooses rows and takes their `sample_weight`; `hint` ends the message."""
+    if isinstance(selector, type):
+        name = selector.__name__
+        raise TypeError(f"selector must choose rows, as BilevelCoreset() does, got the class {name}: give {name}().")
+    if not (hasattr(selector, "take") and hasattr(selector, "fit")):
+        raise TypeError(f"selector must choose rows, as BilevelCoreset does, got {selector!r}{hint}.")
+    if not has_fit_parameter(selector, "sample_weight"):
+        name = type(selector).__name__
+        raise TypeError(f"selector must choose rows by sample_weight, as BilevelCoreset does, but {name} takes none.")
+
+
+def check_part(selector, size, X, y, sample_weight=None, classes=None):
+    """Refuse a part of the data, such as a chunk of a stream, that would spoil every choice in which its rows are.
+
+    Parameters
+    ----------
+    selector : Selector; anything else that chooses rows passes unchecked
+    size : int, of the selector when it chooses
+    X, y : the rows of the part, at least one, and their labels, or None
+    sample_weight : shape (n,), or None; labels of rows of weight zero do not count
+    classes : what this function gave for the parts before; None for the first one
+
+    Returns
+    -------
+    array of the different labels of all parts so far, or None where the selector does not look for classes in y
+
+    Raises
+    ------
+    ValueError, TypeError
+        as the selector's `fit` for all parts together, but for the number of rows and for a class that is alone as yet
+    """
+    if not hasattr(selector, "_check_part"):
+        return None
+    selector = clone(selector).set_params(size=size)
+    X, y = selector._check_part(X, y)
+    if y is not None and sample_weight is not None:
+        y = y[np.asarray(sample_weight) > 0]
+    if y is None or len(y) == 0:
+        return classes
+    dtype = getattr(X, "dtype", None)
+    if np.ndim(y) != 1:
+        selector._check_targets(y, dtype)
+        return None
+    check_kind(y)
+    if not selector._classifies:
+        selector._check_targets(y, dtype)
+        return None
+    if classes is not None and kind_of_labels(classes) != kind_of_labels(y):
+        raise ValueError(f"y holds {kind_of_labels(y)}, but the labels so far are {kind_of_labels(classes)}.")
+    classes = np.unique(y) if classes is None else np.union1d(classes, y)
+    # Each class three times: where most labels come once, scikit-learn warns of the targets of a regression.
+    labels = np.tile(classes, 3)
+    check_classification_targets(labels)
+    if len(classes) > 1:
+        selector._check_targets(labels, dtype)
+    return classes
+
+
+def choose(selector, X, y, sample_weight, rng):
+    """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
+
+    A part with one class only, zero weights aside, goes to the selector's `select_one_class` where it has one: a
+    classifier's loss needs two classes, a part of a stream may hold one.
+
+    Parameters
+    ----------
+    selector : Selector, its size set
+    X, y : the rows and their labels, or None
+    sample_weight : shape (n,), or None
+    rng : numpy.random.Generator, for `select_one_class`
+
+    Raises
+    ------
+    ValueError
+        as the selector's `fit`
+    """
+    if hasattr(selector, "select_one_class") and of_one_class(y, sample_weight):
+        X, _, sample_weight = selector._check_input(X, y, sample_weight)
+        return selector.select_one_class(X, sample_weight, rng)
+    selector.fit(X, y, sample_weight=sample_weight)
+    return selector.indices_, selector.weights_
+
+
+def of_one_class(y, sample_weight):
+    # The input is not checked yet.
+    labels = np.asarray(y)
+    if np.shape(sample_weight) == labels.shape:
+        labels = labels[np.asarray(sample_weight) != 0]
+    return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())
