@@ -107,8 +107,8 @@ class _OfAStream(StratifiedCoreset):
 
     def _fewer(self, strata, weights):
         warnings.warn(
-            f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, so that some give no "
-            "row; a larger size keeps each.",
+            f"{self._counted(strata)} for size={self.size}: the smallest of them are drawn as one, so that some give "
+            "no row; a larger size keeps each.",
             stacklevel=2,
         )
         mass = np.bincount(strata, weights)
