@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+import warnings
 import wave
 from functools import partial
 
@@ -124,6 +127,103 @@ def test_a_folder_for_a_file_of_answers_is_refused_before_anything_is_trained(tm
         ActiveLoop(in_order, n_pool=20, classes=[0, 1], path=tmp_path)
 
 
+# --- one file, several sessions
+
+
+def of_digits(path, propose=in_order, **options):
+    return ActiveLoop(propose, **{"n_pool": 400, "classes": range(10), "batch_size": 4, "path": path} | options)
+
+
+def test_what_one_session_writes_is_there_after_another_one_has_written(tmp_path):
+    path = tmp_path / "a.json"
+    one, other = of_digits(path), of_digits(path)
+    assert one.next() == other.next() == [0, 1, 2, 3]
+    one.label(0, 7)
+    other.label(1, 8)
+    one.label(2, None)
+    assert other.next() == one.next() == [3]
+    assert one.answers == other.answers == of_digits(path).answers == {0: 7, 1: 8, 2: None}
+    other.label(3, 1)
+    assert one.next() == other.next() == [4, 5, 6, 7]
+    assert of_digits(path).rounds == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_a_batch_that_another_session_begins_during_the_training_is_the_batch_of_both(tmp_path):
+    other = of_digits(tmp_path / "a.json", lambda labelled, labels, pool, n: pool[-n:])
+
+    def slow(labelled, labels, pool, n):
+        other.label(5, 1)
+        assert other.next() == [396, 397, 398, 399]
+        return pool[:n]
+
+    one = of_digits(tmp_path / "a.json", slow)
+    assert one.next() == [396, 397, 398, 399]
+    assert one.rounds == [[396, 397, 398, 399]]
+    assert one.answers == {5: 1}
+
+
+def test_points_that_are_answered_during_the_training_are_not_asked_for(tmp_path):
+    other = of_digits(tmp_path / "a.json")
+
+    def slow(labelled, labels, pool, n):
+        other.label(1, 1)
+        return pool[:n]
+
+    assert of_digits(tmp_path / "a.json", slow).next() == [0, 2, 3]
+
+
+def test_of_two_answers_to_one_point_the_later_one_stays_and_a_warning_says_so(tmp_path):
+    one, other = of_digits(tmp_path / "a.json"), of_digits(tmp_path / "a.json")
+    one.label(0, 7)
+    with pytest.warns(UserWarning, match="point 0 was answered by another session, 7; the later answer stays, 8"):
+        other.label(0, 8)
+    with warnings.catch_warnings(action="error"):
+        other.label(0, 9)  # its own correction
+        one.label(1, 1)
+        one.label(0, 9)
+    assert of_digits(tmp_path / "a.json").answers == {0: 9, 1: 1}
+
+
+PROCESS = """
+import sys
+from handful.active import ActiveLoop
+path, first, step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+loop = ActiveLoop(lambda labelled, labels, pool, n: pool[:n], n_pool=400, classes=range(10), batch_size=4, path=path)
+for i in range(first, 400, step):
+    loop.label(i, i % 10)
+    print(i, flush=True)
+"""
+
+
+def start(*arguments):
+    command = [sys.executable, "-c", PROCESS, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_the_answers_of_two_processes_survive(tmp_path):
+    path = tmp_path / "a.json"
+    processes = [start(path, first, 2) for first in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    for process in processes:
+        process.stdout.close()
+    assert of_digits(path).answers == {i: i % 10 for i in range(400)}
+
+
+def test_a_process_that_is_killed_loses_no_answer_that_was_given(tmp_path):
+    path = tmp_path / "a.json"
+    process = start(path, 0, 1)
+    given = [int(process.stdout.readline()) for _ in range(20)]
+    process.kill()
+    given += [int(line) for line in process.stdout if line.endswith("\n")]
+    process.wait()
+    process.stdout.close()
+    loop = of_digits(path)
+    assert set(given) <= set(loop.answers)
+    assert len(loop.answers) <= len(given) + 1
+    loop.label(399, 9)  # no lock is left
+    assert of_digits(path).answers[399] == 9
+
+
 # --- the panel
 
 pytest.importorskip("ipywidgets", reason="ipywidgets comes with the extra `reproduce`")
@@ -166,6 +266,21 @@ def test_a_new_session_shows_the_batch_that_was_begun(tmp_path):
     panel = make(path)
     assert [b.value for b in buttons(panel)] == [None, "no", None]
     assert "1 of 3 answered" in panel._status.value
+
+
+def test_two_panels_of_one_file_show_the_answers_of_both(tmp_path):
+    one, other = make(tmp_path / "a.json"), make(tmp_path / "a.json")
+    buttons(one)[0].value = "yes"
+    buttons(other)[1].value = "no"
+    assert "2 of 3 answered" in other._status.value
+    assert [row.children[0].value for row in other._rows.children] == list("✓✓·")
+    buttons(other)[2].value = "no"
+    other._more.click()
+    buttons(other)[0].value = "yes"
+    assert "1 of 3 answered" in other._status.value
+    one._next()
+    assert one.loop.answers == {0: "yes", 1: "no", 2: "no", 3: "yes"}
+    assert [b.value for b in buttons(one)] == ["yes", None, None]
 
 
 def test_the_panel_ends_with_the_pool():

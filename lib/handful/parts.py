@@ -118,7 +118,7 @@ def choose(selector, X, y, sample_weight, rng):
 
 
 def of_one_class(y, sample_weight):
-    # The input is not checked yet.
+    """Whether all labels of positive weight are the same one, of input that is not checked yet."""
     labels = np.asarray(y)
     if np.shape(sample_weight) == labels.shape:
         labels = labels[np.asarray(sample_weight) != 0]

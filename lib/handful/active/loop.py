@@ -2,6 +2,8 @@
 
 import json
 import os
+import warnings
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ class ActiveLoop:
 
     A function trains on the labelled points and proposes a batch; a person or a program labels its points one by one.
     With a `path` each label is written to disk at once, and a new loop with this path goes on with the next one.
+    Several sessions may share the file, two people for example: each reads what the others wrote before it writes, and
+    a batch that one has begun is the batch of all. Of two answers to one point the later one stays.
 
     Parameters
     ----------
@@ -24,13 +28,14 @@ class ActiveLoop:
     n_pool : int, number of points
     classes : list or array of the labels that may be given, such as ``np.unique(y)``: all words, or none of them
     batch_size : int, points asked for at a time; the paper: 10
-    path : path of the file of answers (JSON); None writes none
+    path : path of the file of answers (JSON); None writes none. Beside it lies an empty file, ``<path>.lock``
 
     Attributes
     ----------
     answers : dict, point -> label, in the order of labelling; None where a point was skipped
     pending : list of the points that were asked for and have no answer
-    rounds : list of lists, the batches so far
+    rounds : list of lists, the batches so far. These three hold what other sessions wrote, too, as of the last `next`
+        or `label`
 
     Examples
     --------
@@ -53,7 +58,8 @@ class ActiveLoop:
         self.path = None if path is None else Path(path)
         self.answers, self.pending, self.rounds = {}, [], []
         if self.path is not None and self.path.exists():
-            self._load()
+            with self._shared():
+                pass
 
     @property
     def labelled(self):
@@ -71,53 +77,86 @@ class ActiveLoop:
         return np.array([i for i, label in self.answers.items() if label is None], dtype=np.intp)
 
     def next(self):
-        """The points to label now, a list: the pending ones or, if there are none, a new batch; empty at the end."""
-        if not self.pending:
+        """The points to label now, a list: the pending ones or, if there are none, a new batch; empty at the end.
+
+        Where another session begins a batch while `propose` is at work, that batch is the next one.
+        """
+        with self._shared():
+            pass
+        while not self.pending:
             pool = np.setdiff1d(np.arange(self.n_pool), list(self.answers))
             if len(pool) == 0:
                 return []
-            n = min(self.batch_size, len(pool))
-            chosen = np.asarray(self.propose(self.labelled, self.labels, pool, n))
+            n, n_rounds = min(self.batch_size, len(pool)), len(self.rounds)
+            chosen = np.asarray(self.propose(self.labelled, self.labels, pool, n))  # without the lock: it may take long
             if chosen.dtype.kind not in "iu" or chosen.shape != (n,) or len(np.intersect1d(chosen, pool)) < n:
                 raise ValueError(f"propose must give {n} different points of the pool it is given, got {chosen}.")
-            self.pending = chosen.tolist()
-            self.rounds.append(chosen.tolist())
-            self._save()
+            with self._shared() as save:
+                if len(self.rounds) == n_rounds:
+                    self.pending = [i for i in chosen.tolist() if i not in self.answers]
+                    self.rounds.append(chosen.tolist())
+                    save()
         return list(self.pending)
 
     def label(self, index, label):
         """Answer for one point: a label, or None to skip it. A later answer replaces an earlier one.
 
+        A UserWarning says so where the earlier one came from another session since this one last looked.
+
         Raises
         ------
         ValueError
-            for a point outside the pool, or a label that is not among `classes`
+            for a point outside the pool, a label that is not among `classes`, and a file that holds no answers any more
         """
         check_integer("index", index, least=0, most=self.n_pool - 1, why="it is a point of the pool")
         index = int(index)
         if label is not None and _key(label) not in self._keys:
             raise ValueError(f"label must be one of {self.classes} (None to skip), got {label!r}.")
-        self.answers[index] = None if label is None else self.classes[self._keys.index(_key(label))]
-        if index in self.pending:
-            self.pending.remove(index)
-        self._save()
+        label = None if label is None else self.classes[self._keys.index(_key(label))]
+        known = dict(self.answers)
+        with self._shared() as save:
+            before = self.answers.get(index)
+            foreign = index in self.answers and (index not in known or _key(known[index]) != _key(before))
+            self.answers[index] = label
+            if index in self.pending:
+                self.pending.remove(index)
+            save()
+        if foreign and _key(before) != _key(label):
+            warnings.warn(
+                f"point {index} was answered by another session, {before!r}; the later answer stays, {label!r}.",
+                stacklevel=2,
+            )
 
     def run(self, answer, *, n_rounds):
         """Label `n_rounds` batches by a function ``answer(index) -> label``; a batch begun before is the first."""
         check_integer("n_rounds", n_rounds, least=0)
         for _ in range(n_rounds):
             for index in self.next():
-                self.label(index, answer(index))
+                if index in self.pending:  # another session may have answered meanwhile
+                    self.label(index, answer(index))
+
+    @contextmanager
+    def _shared(self):
+        """Context that begins with what the file holds and gives the function that saves; no other session is in it."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with nullcontext() if self.path is None else locked(self.path.with_name(self.path.name + ".lock")):
+            if self.path is not None and self.path.exists():
+                self._load()
+            yield self._save
 
     def _save(self):
         if self.path is None:
             return
         state = {"version": VERSION, "n_pool": self.n_pool, "classes": self.classes}
         state |= {"answers": list(self.answers.items()), "pending": self.pending, "rounds": self.rounds}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + ".part")
-        part.write_text(json.dumps(state, default=str), encoding="utf-8")
-        os.replace(part, self.path)  # so that the file is never half written
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(state, file, default=str)
+            file.flush()
+            os.fsync(file.fileno())
+        # The file is never half written: who is stopped before this line loses the one answer that is being given.
+        os.replace(part, self.path)
 
     def _load(self):
         # What a file holds is checked before anything is taken from it.
@@ -142,6 +181,27 @@ class ActiveLoop:
                     "another path, or the pool that it was made for."
                 )
         self.answers, self.pending, self.rounds = answers, pending, rounds
+
+
+@contextmanager
+def locked(path):
+    """Context in which no other process is that asks for the same file; the lock goes with the process."""
+    with open(path, "a+b") as file:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(0)
+            while True:
+                try:
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # gives up after ten seconds
+                    break
+                except OSError:
+                    continue
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _key(value):

@@ -61,6 +61,7 @@ class LabellingPanel:
             raise
         # Answers that an earlier session gave to this batch stay in sight, so that they can be corrected.
         self._batch = list(self.loop.rounds[-1]) if pending else []
+        self._ticks = {}
         self._rows.children = [self._row(i) for i in self._batch]
         self._report()
 
@@ -73,11 +74,10 @@ class LabellingPanel:
             value=(SKIP if answer is None else answer) if answered else None,
             style={"button_width": "auto"},
         )
-        tick = w.HTML(TICKS[answered], layout={"width": "1.5em"})
+        tick = self._ticks[index] = w.HTML(TICKS[answered], layout={"width": "1.5em"})
 
         def press(change):
             self.loop.label(index, None if change["new"] is SKIP else change["new"])
-            tick.value = TICKS[True]
             self._report()
 
         buttons.observe(press, names="value")
@@ -92,7 +92,11 @@ class LabellingPanel:
         return w.HBox([*shown, player, buttons], layout={"align_items": "center"})
 
     def _report(self):
-        left, n, total = len(self.loop.pending), len(self._batch), len(self.loop.labelled)
+        # Another session may have answered some of the batch, or begun the next one.
+        for index, tick in self._ticks.items():
+            tick.value = TICKS[index in self.loop.answers]
+        left = sum(index not in self.loop.answers for index in self._batch)
+        n, total = len(self._batch), len(self.loop.labelled)
         saved = "" if self.loop.path is None else f" Saved in {escape(str(self.loop.path))}."
         if not self._batch:
             self._say(f"Everything is answered: {total} labels.{saved}")
