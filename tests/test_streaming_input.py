@@ -54,7 +54,6 @@ BAD = {
     "shape": (lambda X, y: (X[0], y), "Expected 2D array"),
     "short labels": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
     "long labels": (lambda X, y: (X, np.r_[y, y]), "inconsistent numbers of samples"),
-    "NaN label": (lambda X, y: (X, last(y, np.nan)), "Input y contains NaN"),
     "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string to float"),
     "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
     "no labels": (lambda X, y: (X, None), "but the stream so far has|requires y"),
@@ -67,12 +66,17 @@ BAD_WEIGHTS = {
     "long weights": (lambda X, y: (X, y, np.ones(len(X) + 50)), "sample_weight must have shape"),
     "long bad weights": (lambda X, y: (X, y, np.r_[np.ones(len(X)), np.full(50, np.nan)]), "sample_weight"),
 }
+BAD_FOR_CLASSES = {
+    "NaN label": (lambda X, y: (X, last(y, np.nan)), "y has missing labels: 1 of 370 rows, the first at row 369"),
+    "several labels": (lambda X, y: (X, np.column_stack([y, y])), "one label a row.* as .*Reservoir.* looks at it"),
+}
 BAD_FOR_SELECTOR = {"selector": (lambda X, y: (last(X, 1e3), y), "refused")}
 
 
 def cases():
     for kind in KINDS:
         more = {} if issubclass(kind, Reservoir) else BAD_WEIGHTS
+        more = more | (BAD_FOR_CLASSES if issubclass(kind, ClassBalancedReservoir) else {})
         for options in [{}, {"n_slots": 3}] if kind is MergeReduce else [{}]:
             for name, case in (BAD | more | (BAD_FOR_SELECTOR if kind is MergeReduce else {})).items():
                 yield pytest.param(kind, options, *case, id=f"{kind.__name__}-{options}-{name}")

@@ -8,10 +8,18 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_softmax
 from sklearn.base import clone
-from sklearn.utils import check_array, check_consistent_length, check_X_y
+from sklearn.utils import check_consistent_length
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_integer, check_memory
+from handful.checks import (
+    MAX_SEED,
+    as_generator,
+    check_array,
+    check_integer,
+    check_labels,
+    check_memory,
+    check_X_y,
+)
 from handful.coreset import take_rows
 from handful.matching.likelihoods import LinearLikelihood
 from handful.models.base import Rows
@@ -19,7 +27,7 @@ from handful.models.glm import GLM
 from handful.models.linear import LeastSquares, Logistic
 from handful.models.problem import check_problem
 from handful.trainers import kind_of, seed_unset
-from handful.types import Seed, Table
+from handful.types import Seed, Table, readable
 
 BLOCK = 256  # rows whose leverages are computed at a time
 TOL = 1e-10  # of the gradient at which a training ends, in units of the one at zero
@@ -39,7 +47,7 @@ class LinearTraining:
             raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")
         dtypes = [np.float64, np.float32]
         X, y = check_X_y(X, y, dtype=dtypes, y_numeric=not problem.classifies)
-        X_test, y_test = check_X_y(X_test, y_test, dtype=X.dtype, y_numeric=not problem.classifies)
+        X_test, y_test = check_X_y(X_test, y_test, "y_test", dtype=X.dtype, y_numeric=not problem.classifies)
         if X_test.shape[1] != X.shape[1]:
             raise ValueError(f"X_test must have the {X.shape[1]} columns of X, got {X_test.shape[1]}.")
         self.problem, self.d = problem, X.shape[1]
@@ -223,6 +231,8 @@ def suspects(estimator: Any, X: Table, y: Table, *, n_folds: int = 5, random_sta
     check_in_memory("suspects", X, y)
     if np.ndim(y) != 1:
         raise ValueError(f"y must hold one label a row, shape (n,), got shape {np.shape(y)}.")
+    check_labels(y)
+    X = readable(X)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if isinstance(estimator, Logistic | LeastSquares):

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.sources import exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
-from handful.types import Block, check_form, form_of, join_rows, joined
+from handful.types import Block, check_form, form_of, join_rows, joined, missing, readable
 
 
 class Blocks:
@@ -252,6 +252,9 @@ def _on_block(function, pieces, i, start, shared, own):
         if isinstance(getattr(block, "X", None), np.ndarray) and block.X.dtype.kind == "f":
             wrong = np.flatnonzero(~np.isfinite(block.X).reshape(len(block), -1).all(axis=1))
             where += f", row {block.ids[wrong[0]]} with NaN or infinity" if len(wrong) else ""
+        if getattr(block, "y", None) is not None:
+            unknown = np.flatnonzero(missing(block.y).reshape(len(block), -1).any(axis=1))
+            where += f", row {block.ids[unknown[0]]} without a label" if len(unknown) else ""
         raise ValueError(f"{where}: {error}") from error
 
 
@@ -267,6 +270,7 @@ def _read(pieces, start):
         check_form(forms[0], form, "a part of it", "another part")
     X, y, weights = (join_rows(values) for values in zip(*parts))
     check_consistent_length(X, y, weights)
+    X = readable(X)
     ids = start + np.arange(X.shape[0])
     weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
     return forms[0], Block(X, y, weights, ids)

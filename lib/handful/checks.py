@@ -1,15 +1,19 @@
-"""Input checks that the estimators share: each names the thing, the limit and what it got."""
+"""Input checks that the estimators share: each names the thing, the limit and what it got.
+
+No other module calls scikit-learn's own checks of rows, so that all rows are `readable` first.
+"""
 
 import operator
 from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import type_of_target
 
 from handful.blocks import check_in_memory
 from handful.sources import physical_memory
+from handful.types import as_array, missing, readable
 
 LARGEST = float(np.finfo(np.float64).max)
 MAX_SEED = np.iinfo(np.int32).max
@@ -68,6 +72,55 @@ def check_dtype(dtype):
         raise ValueError(f"dtype must be float32 or float64, got dtype={dtype!r}.")
 
 
+def check_array(array, **rules):
+    """As `sklearn.utils.check_array`, of an array made `readable`."""
+    return validation.check_array(readable(array), **rules)
+
+
+def validate_data(estimator, X="no_validation", y="no_validation", **rules):
+    """As `sklearn.utils.validation.validate_data`, of an X and a y made `readable`, the labels by `check_labels`."""
+    if y is not None and not isinstance(y, str):
+        y = readable(y)
+        check_labels(y, several=rules.get("multi_output", False), of=estimator)
+    return validation.validate_data(estimator, readable(X), y, **rules)
+
+
+def check_X_y(X, y, name="y", **rules):
+    """As `sklearn.utils.check_X_y`, of an X and a y made `readable`; the labels by `check_labels` under a name."""
+    y = readable(y)
+    check_labels(y, name)
+    return validation.check_X_y(readable(X), y, **rules)
+
+
+def check_labels(y, name="y", *, several=True, of=None):
+    """ValueError, with the first row and its column, where labels are missing.
+
+    Parameters
+    ----------
+    y : labels or targets, shape (n,) or (n, columns): array, frame or list
+    name : str
+    several : bool, whether there may be several columns
+    of : object whose type the message names
+    """
+    gone = np.atleast_1d(missing(y))
+    if not several and gone.ndim == 2 and gone.shape[1] > 1:
+        raise ValueError(
+            f"{name} must hold one label a row, shape ({len(gone)},), as {type(of).__name__} looks at it, got shape "
+            f"{gone.shape}: UniformCoreset, a ReservoirCoreset with balanced=False and others that do not take several."
+        )
+    if gone.any():
+        row, *place = np.argwhere(gone)[0]
+        columns = getattr(y, "columns", None)
+        column = getattr(y, "name", None) if not place else place[0] if columns is None else columns[place[0]]
+        column = column.item() if isinstance(column, np.generic) else column
+        where = "" if column is None else f" of column {column!r}"
+        n_gone = np.count_nonzero(gone.reshape(len(gone), -1).any(axis=1))
+        raise ValueError(
+            f"{name} has missing labels: {n_gone} of {len(gone)} rows, the first at row {row}{where}. Leave out these "
+            "rows, of X too, or fill in what is missing; selectors that do not look at y need no labels."
+        )
+
+
 def check_rows(X, name="X", *, accept_sparse=False):
     """`X` as a matrix of finite float32 or float64 of which products of four do not overflow, or ValueError."""
     check_in_memory(name, X)
@@ -90,6 +143,7 @@ def check_vector(values, name, n=None, *, least=None):
     least : number, below which no entry may be, or None
     """
     check_in_memory(name, values)
+    values = readable(values)
     if np.ndim(values) != 1 or len(values) != (n or len(values)):
         wanted = "(n,)" if n is None else f"({n},)"
         raise ValueError(f"{name} must hold real numbers, shape {wanted}, got shape {np.shape(values)}.")
@@ -114,7 +168,7 @@ def checked_shape(X):
         X = np.asarray(X, dtype=object)
     dtype = getattr(X, "dtype", None)
     stand_in = np.zeros((), dtype=complex if getattr(dtype, "kind", "f") == "c" else float)
-    check_array(np.broadcast_to(stand_in, X.shape))
+    validation.check_array(np.broadcast_to(stand_in, X.shape))
     return X
 
 
@@ -200,11 +254,6 @@ def signed_labels(y, model, *, several=False):
         few = "y holds one class only" if len(classes) == 1 else "Only binary classification is supported"
         raise ValueError(f"{few}: {model} needs exactly 2 classes, got {len(classes)} class(es): {shown}.")
     return classes, 2.0 * codes - 1.0
-
-
-def as_array(values):
-    """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
 
 
 def as_real(values, name):

@@ -15,11 +15,11 @@ from tqdm.auto import tqdm
 
 from handful.baselines import StratifiedCoreset, UniformCoreset
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, check_integer
+from handful.checks import MAX_SEED, check_integer, check_labels
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
 from handful.trainers import WeightedFit, kind_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Table, take_rows
+from handful.types import Table, readable, take_rows
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
 MOST_DRAWS = 1000
@@ -112,8 +112,11 @@ def compare(
     if not isinstance(held_out, tuple | list) or len(held_out) != 2:
         raise ValueError(f"test must be (X, y), the held-out rows and their labels, got {type(test).__name__}.")
     check_in_memory("compare", X, y, *held_out)
-    check_consistent_length(X, y)
-    check_consistent_length(*held_out)
+    X, y = map(readable, (X, y))
+    test = test and tuple(map(readable, test))
+    for name, rows, labels in [("y", X, y), ("y of test", *(test or (X, y)))]:
+        check_consistent_length(rows, labels)
+        check_labels(labels, name)
     classes = _repeat(y) and kind_of(estimator) != "regressor"
     baselines = {UNIFORM: UniformCoreset()} | ({STRATIFIED: StratifiedCoreset()} if classes else {})
     unasked = baselines.keys() - named.keys()  # these may fail

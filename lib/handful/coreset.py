@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks, is_blocks, split_places
 from handful.checks import (
@@ -19,6 +19,7 @@ from handful.checks import (
     check_sample_weight,
     check_size,
     checked_shape,
+    validate_data,
     without_absent,
 )
 from handful.lazy import module_with_torch
@@ -118,6 +119,7 @@ class Selector(Options):
     _dtypes: ClassVar[tuple[type, ...]] = (np.float64, np.float32)  # others are converted to the first
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
+    _reads_y = True  # looks at y where it is given; else labels may be missing, or several a row, and are not handed on
     _draws = False  # independent rows whose weights estimate every sum: each block draws its share of `size`
     _rows_per_column = 4  # the fewest rows of a block for each column
     _size_per_column: ClassVar[float] = 0  # a smaller `size` is chosen from a sample: see `_select_blocks`
@@ -132,7 +134,8 @@ class Selector(Options):
         X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). Files, dask data,
             `handful.blocks.Blocks` and, with a warning, what exceeds half of the memory are chosen from block by block
             (see docs/distributed.md)
-        y : labels or targets, shape (n,); optional for selectors that do not look at them
+        y : labels or targets, shape (n,). Selectors that do not look at them need none, and take any: several a row,
+            and missing ones
         sample_weight : shape (n,), non-negative; how often each row counts
 
         Returns
@@ -266,13 +269,16 @@ class Selector(Options):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
                 "it selects the points on which a model of y can be trained."
             )
+        labels = y if self._reads_y else None
         if not self._reads:
-            X = checked_shape(X)
-            if y is not None:
-                y = validate_data(self, y=y)
-                check_consistent_length(X, y)
-            return validate_data(self, X, skip_check_array=True), y  # the number and the names of the features
-        return (validate_data(self, X, **options), None) if y is None else validate_data(self, X, y, **options)
+            X = validate_data(self, checked_shape(X), skip_check_array=True)  # the number and the names of the features
+            labels = None if labels is None else validate_data(self, y=labels)
+        elif labels is None:
+            X = validate_data(self, X, **options)
+        else:
+            X, labels = validate_data(self, X, labels, **options)
+        check_consistent_length(X, y)
+        return X, labels
 
     @property
     def coreset_(self) -> Any:
@@ -300,6 +306,7 @@ class Selector(Options):
         tags.input_tags.sparse = self._takes_sparse
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = not self._reads
         tags.target_tags.required = self._needs_y
+        tags.target_tags.multi_output = not self._reads_y
         return tags
 
 

@@ -9,17 +9,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.utils import check_array, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
+from sklearn.utils.validation import check_is_fitted, check_memory
 
 from handful.blocks import check_in_memory, is_blocks, rowwise
-from handful.checks import MAX_SEED, as_array, as_generator, check_sample_weight
+from handful.checks import MAX_SEED, as_generator, check_array, check_labels, check_sample_weight, validate_data
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
-from handful.trainers import input_tags_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Seed, Table, take_rows
+from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
+from handful.types import Seed, Table, as_array, readable, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
@@ -40,7 +40,7 @@ def _of_the_estimator(name, doc):
         if is_blocks(X):
             return rowwise(self, name, X, **params)
         params = self._route(name, params)["estimator"][name]
-        return getattr(self.estimator_, name)(X, **params)
+        return getattr(self.estimator_, name)(readable(X), **params)
 
     method.__name__, method.__doc__ = name, doc
     return available_if(_estimator_has(name))(method)
@@ -119,7 +119,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
-        self._check_rows(X)
+        X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)
         self.selector_ = select(selector, X, y, sample_weight, routed["selector"]["fit"])
@@ -166,7 +166,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
             self.selector_, self.estimator_, self._rng = self._fresh_parts()
             self._labels = None
         validate_data(self, X, reset=first, skip_check_array=True)
-        self._check_rows(X)
+        X, y = self._checked_rows(X, y)
         X = X if hasattr(X, "shape") else np.asarray(X)
         given = check_sample_weight(sample_weight, X.shape[0])
         indices = np.flatnonzero(given)
@@ -206,8 +206,10 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         """The fitted estimator's own score on (X, y), in memory."""
         check_is_fitted(self, "estimator_")
         check_in_memory("score of CoresetEstimator", X, y)
+        self._check_labels(y)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.estimator_.score(X, y, **weights, **self._route("score", params)["estimator"]["score"])
+        params = self._route("score", params)["estimator"]["score"]
+        return self.estimator_.score(readable(X), readable(y), **weights, **params)
 
     @available_if(_estimator_has("get_feature_names_out"))
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -235,15 +237,24 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         check_selector(self.selector, "; the order is CoresetEstimator(selector, estimator)")
         _check_takes_weights(self.estimator, method)
 
-    def _check_rows(self, X):
-        # Where the selector takes anything, a row that the estimator would refuse must not depend on being drawn.
-        # Whether words are refused hangs on no row, so the estimator says it, of a frame's columns more than its tags.
+    def _checked_rows(self, X, y):
+        # As both parts read them. Where the selector takes anything, a row that the estimator would refuse must not
+        # depend on being drawn. Whether words are refused hangs on no row, so the estimator says it, of a frame's
+        # columns more than its tags.
+        X, y = readable(X), readable(y)
+        self._check_labels(y)
         takes = input_tags_of(self.estimator)
         kinds = {getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())}
         words = takes.string or takes.categorical or bool(kinds - set("biuf"))
         if not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
+        return X, y
+
+    def _check_labels(self, y):
+        learns_them = kind_of(self.estimator) in ("classifier", "regressor")
+        if learns_them and y is not None and not is_blocks(y):
+            check_labels(y)
 
     def _fresh_parts(self):
         parts, rng = [clone(self.selector), clone(self.estimator)], as_generator(self.random_state)

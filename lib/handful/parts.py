@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
-from handful.types import Block, check_kind, joined, kind_of_labels
+from handful.types import Block, as_array, check_kind, joined, kind_of_labels
 
 
 def reduced(blocks, selector, size, rng):
@@ -70,7 +70,7 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
     selector = clone(selector).set_params(size=size)
     X, y = selector._check_part(X, y)
     if y is not None and sample_weight is not None:
-        y = y[np.asarray(sample_weight) > 0]
+        y = y[as_array(sample_weight) > 0]
     if y is None or len(y) == 0:
         return classes
     dtype = getattr(X, "dtype", None)
@@ -119,7 +119,7 @@ def choose(selector, X, y, sample_weight, rng):
 
 def of_one_class(y, sample_weight):
     """Whether all labels of positive weight are the same one, of input that is not checked yet."""
-    labels = np.asarray(y)
+    labels = as_array(y)
     if np.shape(sample_weight) == labels.shape:
-        labels = labels[np.asarray(sample_weight) != 0]
+        labels = labels[as_array(sample_weight) != 0]
     return labels.ndim == 1 and len(labels) > 0 and bool((labels == labels[0]).all())

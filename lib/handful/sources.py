@@ -16,6 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length
 
+from handful.types import readable
+
 ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
 SHARE = 0.5  # of the memory, which the numbers of an array may take
 GROUP = Path("/proc/self/cgroup")  # names the control groups of this process
@@ -92,6 +94,7 @@ def _sliceable(array):
     # Numpy arrays, memory maps, pandas and CSR as they are; other frames, lists and tensors as arrays.
     if sparse.issparse(array):
         return array.tocsr()
+    array = readable(array)
     return array if array is None or hasattr(array, "iloc") else np.asanyarray(array)
 
 

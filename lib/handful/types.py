@@ -1,4 +1,4 @@
-"""Types of the public interface, and rows of any table: taken, joined, and compared in their form."""
+"""Types of the public interface, and rows of any table: read, taken, joined, and compared in their form."""
 
 from dataclasses import dataclass
 from numbers import Number
@@ -40,6 +40,82 @@ class Block:
     def of_positive_weight(self):
         """The rows whose weight is not 0: a Block."""
         return self if (self.weights > 0).all() else self.take(np.flatnonzero(self.weights > 0))
+
+
+def as_array(values):
+    """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients.
+
+    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision.
+    """
+    if hasattr(values, "detach"):
+        tensor = values.detach().cpu()
+        short = tensor.is_floating_point() and tensor.element_size() < 4
+        return (tensor.float() if short else tensor).numpy()
+    if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
+        values = [as_array(value) for value in values]
+    array = np.asarray(values)
+    foreign = array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
+    return array.astype(np.float32) if foreign else array
+
+
+def readable(table):
+    """A table that all libraries read alike: sparse matrices as `canonical`, tensors as arrays, the rest as it is."""
+    if sparse.issparse(table):
+        return canonical(table)
+    foreign = hasattr(table, "detach") or getattr(getattr(table, "dtype", None), "kind", "") == "V"
+    return as_array(table) if foreign else table
+
+
+def canonical(matrix):
+    """A sparse matrix as CSR that stores each entry once, in order, and no zeros; `matrix` itself is not changed.
+
+    Sums of squares, distances and counts of what is stored are wrong where an entry is stored in parts.
+
+    Raises
+    ------
+    ValueError
+        for indices that lie outside of the matrix
+    """
+    if matrix.ndim != 2:
+        return matrix
+    rows = _checked(matrix).tocsr()
+    if rows.has_canonical_format and rows.data.all():
+        return rows
+    rows = rows.copy()
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows
+
+
+def _checked(matrix):
+    # A matrix on the same arrays: what scipy noted of the old one may be older than its entries.
+    if hasattr(matrix, "indptr"):
+        matrix = type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        matrix.check_format(full_check=True)
+    elif hasattr(matrix, "coords"):
+        matrix = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
+    return matrix
+
+
+def is_missing(value):
+    """Whether one entry says that nothing is known: None, NaN, or pandas' NA or NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    # NaN does not equal itself.
+    return isinstance(value, Number | np.generic) and bool(value != value)
+
+
+def missing(values):
+    """Where a column, or each of several, has an entry that `is_missing`: a bool array of the shape of `values`."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.getmaskarray(values) | missing(values.data)
+    # A list of words and NaN would become an array of words.
+    listed = isinstance(values, list | tuple)
+    array = np.asarray(values, dtype=object) if listed else as_array(values)
+    if array.dtype.kind == "O":
+        gone = np.fromiter(map(is_missing, array.ravel()), bool, array.size)
+        return gone.reshape(array.shape)
+    return array != array if array.dtype.kind in "fcmM" else np.zeros(array.shape, dtype=bool)
 
 
 def joined(blocks):
@@ -90,16 +166,23 @@ def form_of(X, y):
     return {
         "X": "sparse rows" if sparse.issparse(X) else "dense rows",
         "columns": f"{X.shape[1:]} columns" if columns is None else f"the columns {', '.join(map(str, columns))}",
-        "y": "no y" if y is None else f"{kind_of_labels(y)} in y",
+        "y": "no y" if y is None else f"{_columns_of(y)}{kind_of_labels(y)} in y",
     }
 
 
+def _columns_of(y):
+    return "" if np.ndim(y) == 1 else f"rows of shape {np.shape(y)[1:]} of "
+
+
 def kind_of_labels(y):
-    """What labels are, in a word: "words", "numbers", "dates", or of mixed objects the names of their types."""
-    y = np.asarray(y)
+    """What labels are, in a word: "words", "numbers", "dates", or of mixed objects the names of their types.
+
+    Labels that are missing do not count.
+    """
+    y = as_array(y)
     if y.dtype.kind != "O":
         return {"U": "words", "S": "words", "T": "words", "M": "dates", "m": "times"}.get(y.dtype.kind, "numbers")
-    types = {type(label) for label in y.ravel().tolist()}
+    types = {type(label) for label in y.ravel().tolist() if not is_missing(label)}
     if types and all(issubclass(one, (bool, Number, np.bool_)) for one in types):
         return "numbers"
     if all(issubclass(one, str) for one in types):

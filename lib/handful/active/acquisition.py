@@ -9,15 +9,15 @@ import numpy as np
 from scipy import sparse
 from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import column_or_1d
 
 from handful.baselines.centers import farthest_first
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_array, as_generator, check_integer, check_rows
+from handful.checks import MAX_SEED, as_generator, check_array, check_integer, check_labels, check_rows
 from handful.options import Count, Options, check_options
-from handful.types import Seed
+from handful.types import Seed, as_array
 
-SUM_TOLERANCE = 1e-3  # how far from 1 the sum of a row of probabilities may be, as rounding to float32 needs
+SUM_TOLERANCE = 2.0**-8  # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
 WHAT = {
     "features": "embeddings of the pool's points under the model, shape (pool, d)",
     "probabilities": "what the model predicts of the pool's points, shape (pool, classes)",
@@ -127,7 +127,7 @@ def _pool_size(features, probabilities, n_pool):
 
 
 def _labelled(values, features):
-    values = check_array(as_array(values), allow_nd=True, ensure_min_samples=0, input_name="labelled")
+    values = check_array(values, allow_nd=True, ensure_min_samples=0, input_name="labelled")
     if values.ndim > 3 or (features is not None and values.shape[-1] != features.shape[1]):
         d = "d" if features is None else features.shape[1]
         raise ValueError(f"labelled must have shape (l, {d}) or (l, variants, {d}) as features, got {values.shape}.")
@@ -136,7 +136,8 @@ def _labelled(values, features):
 
 def _columns(labels, probabilities, classes):
     # The column of the probabilities that each label stands for.
-    labels = column_or_1d(np.asarray(labels))
+    check_labels(labels, "the argument labels")
+    labels = column_or_1d(as_array(labels))
     if classes is None:
         if len(labels) and labels.dtype.kind not in "iu":
             raise ValueError(f"labels of dtype {labels.dtype} need classes, the labels of the probabilities' columns.")

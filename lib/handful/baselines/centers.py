@@ -20,6 +20,7 @@ class _Centers(SizedSelector):
     # Selectors that pick rows as cluster centres; `weighting` says what a centre weighs.
 
     _takes_sparse = True
+    _reads_y = False
 
     _: KW_ONLY
     weighting: Literal["binary", "cells"] = "binary"

@@ -39,6 +39,8 @@ class Herding(_EqualWeights):
     [2, 1]
     """
 
+    _reads_y = False
+
     _: KW_ONLY
     normalise: bool = True
 

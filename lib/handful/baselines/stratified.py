@@ -11,6 +11,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 
 from handful.coreset import SizedSelector
+from handful.types import as_array, canonical, is_missing
 
 
 class StratifiedCoreset(SizedSelector):
@@ -56,6 +57,10 @@ class StratifiedCoreset(SizedSelector):
 
     @property
     def _classifies(self):
+        return self.by is None
+
+    @property
+    def _reads_y(self):
         return self.by is None
 
     def _select(self, X, y, sample_weight, rng):
@@ -156,7 +161,7 @@ def codes(values):
     -------
     int array, shape (n,)
     """
-    values = np.asarray(values)
+    values = as_array(values)
     if values.dtype.kind == "O":
         found = {}
         return np.array(
@@ -164,12 +169,6 @@ def codes(values):
         )
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def is_missing(value):
-    """Whether an entry of an object array says that nothing is known: None, NaN, or pandas' NA or NaT."""
-    # pandas' NA has no truth value, and NaN does not equal itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def column_of(X, by):
@@ -185,4 +184,4 @@ def column_of(X, by):
         return X.iloc[:, by]
     if hasattr(X, "column_names"):
         return X.column(int(by))
-    return X[:, [by]].toarray().ravel() if sparse.issparse(X) else X[:, by]
+    return canonical(X)[:, [by]].toarray().ravel() if sparse.issparse(X) else X[:, by]

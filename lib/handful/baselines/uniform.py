@@ -30,6 +30,7 @@ class UniformCoreset(SizedSelector):
 
     _takes_sparse = True
     _reads = False
+    _reads_y = False
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_memory, validate_data
+from sklearn.utils.validation import check_memory
 from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
@@ -21,12 +21,12 @@ from handful.bilevel.families import L2, Candidate, candidates_for
 from handful.bilevel.numbers import as_numbers
 from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
-from handful.checks import MAX_SEED
+from handful.checks import MAX_SEED, check_labels, validate_data
 from handful.coreset import Selector
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
 from handful.trainers import input_tags_of, kind_of, seed_unset, trained, weighted_fit, why_unweighted
-from handful.types import Seed, take_rows
+from handful.types import Seed, readable, take_rows
 
 
 class AnyEstimatorCoreset(Selector):
@@ -144,7 +144,11 @@ class AnyEstimatorCoreset(Selector):
     def _check_X_y(self, X, y):
         self.candidates(1.0)  # tells first whether the family is unknown
         before, last = self._steps()
+        X = readable(X)
         rows = X
+        if y is not None:
+            y = readable(y)
+            check_labels(y)
         if before is not None and y is not None:
             self.encoder_ = clone(before).fit(X, y)
             rows = _dense(self.encoder_.transform(X))

@@ -123,6 +123,8 @@ class OptimalDesign(Selector):
     True
     """
 
+    _reads_y = False
+
     design: Literal["A", "V"] = "V"
     _: KW_ONLY
     size: Count = 100

@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import sparse
 
+from handful.types import is_missing
+
 MOST_WORDS = 20  # of a column: the most frequent ones have a column of 0 and 1 each, as in one-hot encoding
 
 
@@ -28,7 +30,7 @@ def as_numbers(X, *, missing):
 
 def _numbers(column, missing):
     # The columns, shape (n, k), that stand for one; None where numbers are missing that may not be.
-    gaps = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in column])
+    gaps = np.array([is_missing(value) for value in column])
     try:
         numbers = np.where(gaps, np.nan, column).astype(np.float64)
     except (TypeError, ValueError):

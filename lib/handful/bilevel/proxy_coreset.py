@@ -64,6 +64,11 @@ class ProxyCoreset(Selector):
         return self._chooser()._needs_y
 
     @property
+    def _reads_y(self):
+        proxy_reads = self.proxy is not None and get_tags(self.proxy).target_tags.required
+        return proxy_reads or getattr(self._chooser(), "_reads_y", True)
+
+    @property
     def _ranks(self):
         return self._chooser()._ranks
 

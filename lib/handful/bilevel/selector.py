@@ -7,13 +7,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from handful.bilevel.exchange import Elimination, Exchange
 from handful.bilevel.regularised import Regularised
 from handful.bilevel.strategy import Forward, Strategy
 from handful.blocks import is_blocks
+from handful.checks import validate_data
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
 from handful.models.base import outer_rows
@@ -109,7 +109,6 @@ class BilevelCoreset(Selector):
     random_state: Seed = None
     verbose: bool = False
 
-    _needs_y = True
     _takes_sparse = True
     _rows_per_column, _size_per_column = 200, 4  # of blocks; measured on a9a and generated rows
 
@@ -156,11 +155,6 @@ class BilevelCoreset(Selector):
                 raise
         return _weighted(model, weights, total)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = self._asks_for_y()
-        return tags
-
     @available_if(_classifies)
     def select_one_class(self, X: Table, sample_weight: Table, rng: Any) -> Any:
         """A coreset of rows of one class, for a part of a stream or a task: `fit` needs two.
@@ -201,15 +195,19 @@ class BilevelCoreset(Selector):
             with warnings.catch_warnings(action="ignore"):
                 strategy.start(np.arange(len(labels)), labels, self.size, rule, np.random.default_rng(0))
 
-    def _asks_for_y(self):
+    @property
+    def _needs_y(self):
         return getattr(self._problem(), "needs_y", True)
 
+    @property
+    def _reads_y(self):
+        return self._needs_y
+
     def _check_X_y(self, X, y, *, reset=True):
-        options = dict(accept_sparse="csr", dtype=list(self._dtypes), reset=reset)
-        if y is None and not self._asks_for_y():
-            return validate_data(self, X, **options), None
         shape = getattr(y, "shape", None) or (np.shape(y) if isinstance(y, (list, tuple)) else ())
-        if len(shape) == 2 and shape[1] > 1:  # soft targets, or what the problem's `encode` makes of it
+        several = len(shape) == 2 and shape[1] > 1
+        if several and self._reads_y:  # soft targets, or what the problem's `encode` makes of it
+            options = dict(accept_sparse="csr", dtype=list(self._dtypes), reset=reset)
             return validate_data(self, X, y, **options, multi_output=True)
         return super()._check_X_y(X, y, reset=reset)
 

@@ -4,10 +4,10 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import check_magnitude, check_rows
+from handful.checks import check_magnitude, check_rows, validate_data
 from handful.clustering.distances import inverted_file, probable_centers, sq_distances
 from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads

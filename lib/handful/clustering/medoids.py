@@ -41,6 +41,7 @@ class Medoids(SizedSelector):
     ([0.2, 9.1], [3.0, 5.0])
     """
 
+    _reads_y = False
     _ranks = False
 
     def _select(self, X: Any, y: Any, sample_weight: Any, rng: Any) -> Any:

@@ -8,10 +8,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 from handful.blocks import check_in_memory
-from handful.checks import as_array, as_generator, check_sample_weight
+from handful.checks import as_generator, check_sample_weight
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.types import Seed, check_form, kind_of_labels, take_rows
+from handful.types import Seed, as_array, canonical, check_form, kind_of_labels, take_rows
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ class ReplayBuffer(Options):
 def _check_view(view, n):
     if hasattr(view, "embeddings"):
         raise TypeError(f"view must be an array, got {type(view).__name__}: give its .embeddings or .gradients.")
-    view = as_array(view)
+    view = canonical(view) if sparse.issparse(view) else as_array(view)
     if view.shape[:1] != (n,):
-        got = len(view) if view.ndim else f"shape {view.shape}"
+        got = view.shape[0] if view.ndim else f"shape {view.shape}"
         raise ValueError(f"view must have a row for each of the {n} rows of X, got {got}.")
     return view
 

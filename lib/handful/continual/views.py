@@ -7,6 +7,7 @@ import torch
 from scipy.special import log_softmax, softmax
 
 from handful.checks import check_integer
+from handful.types import as_array
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,6 @@ def network_views(model, X, y=None, *, head=None, batch_size=1000):
         model.train(training)
     if not seen:
         raise ValueError("the model did not use the layer `head`.")
-    embeddings = _array(torch.cat(seen).flatten(1))
-    labels = None if y is None else torch.as_tensor(y).cpu().numpy()
-    return Views(embeddings, _array(torch.cat(logits)), labels)
-
-
-def _array(values):
-    # Under autocast a model gives bfloat16, which numpy does not have.
-    return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()
+    embeddings = as_array(torch.cat(seen).flatten(1))
+    labels = None if y is None else as_array(y)
+    return Views(embeddings, as_array(torch.cat(logits)), labels)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_array
 
 from handful.blocks import check_in_memory
-from handful.checks import MAX_SEED, as_generator, check_dtype, check_magnitude
+from handful.checks import MAX_SEED, as_generator, check_array, check_dtype, check_magnitude
 from handful.data.registry import Entry
 
 

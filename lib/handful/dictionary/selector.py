@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import check_integer, check_magnitude, check_rows
+from handful.checks import check_integer, check_magnitude, check_rows, validate_data
 from handful.dictionary.recovery import L1, Recovery
 from handful.options import Count, Options, all_or_nothing, check_options
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from handful.checks import as_array
 from handful.matching.moments import moments
 from handful.models.linear import LeastSquares, LinearProblem, Poisson
 from handful.models.newton import bordered
+from handful.types import as_array
 
 ROWS = 256  # functions get a power of two rows, at least so many: few shapes for a compiler
 

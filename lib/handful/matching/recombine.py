@@ -7,10 +7,9 @@ from scipy.linalg import lstsq, lu
 from scipy.linalg.blas import dgemm, dger, dtrsm
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
-from sklearn.utils import check_array
 
 from handful.blocks import check_in_memory
-from handful.checks import check_integer, check_sample_weight
+from handful.checks import check_array, check_integer, check_sample_weight
 from handful.matching.moments import centers, moments
 
 CHUNK = 250_000  # entries of the features in memory at once: they fit into a cache

@@ -7,16 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks, is_blocks
 from handful.checks import (
     as_real,
+    check_labels,
     check_magnitude,
     check_rows,
     check_sample_weight,
     check_size,
     check_vector,
+    validate_data,
     without_absent,
 )
 from handful.coreset import Selector
@@ -346,6 +348,8 @@ class MatchedCoreset(Selector):
 
 def _sides(block):
     check_rows(block.X)
+    if block.y is not None:
+        check_labels(block.y)
     return block.y, block.weights
 
 

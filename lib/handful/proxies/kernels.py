@@ -7,14 +7,14 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from handful.checks import check_rows
 from handful.options import Options, Positive, check_options
+from handful.types import readable
 
 DTYPES = [np.float64, np.float32]
 
 
 def flattened(X):
     """`X` with all axes but the first joined, and small integers (pixels) as float32; nothing else is checked."""
-    if hasattr(X, "detach"):  # a torch tensor, perhaps on another device
-        X = X.detach().cpu().numpy()
+    X = readable(X)
     if hasattr(X, "iloc") or not hasattr(X, "dtype"):  # a data frame, a list
         return X
     X = X.reshape(len(X), -1) if X.ndim > 2 and len(X) else X

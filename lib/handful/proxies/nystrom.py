@@ -8,11 +8,11 @@ import joblib
 import numpy as np
 from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import as_generator
+from handful.checks import as_generator, validate_data
 from handful.options import Count, Options, all_or_nothing, check_options, number
 from handful.proxies.kernels import DTYPES, Kernel, flattened
 from handful.types import Seed

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks, check_in_memory
-from handful.checks import MAX_SEED, as_generator
+from handful.checks import MAX_SEED, as_generator, check_labels, validate_data
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.proxies.kernels import DTYPES, flattened
-from handful.types import Seed
+from handful.trainers import kind_of
+from handful.types import Seed, readable, take_rows
 
 MOST_ROWS = 20_000  # that the forest and the singular vectors are fitted to
 
@@ -75,12 +76,13 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
                 f"forest={forest!r}."
             )
         check_in_memory("TreeLeaves", X, y)
+        y = self._checked_labels(y)
         X = self._rows(X, reset=True)
         rng = as_generator(self.random_state)
         seeds = rng.integers(MAX_SEED, size=2).tolist()
         if len(X) > MOST_ROWS:
             rows = rng.choice(len(X), MOST_ROWS, replace=False)
-            X, y = X[rows], None if y is None else np.asarray(y)[rows]
+            X, y = X[rows], take_rows(y, rows)
         self.forest_ = clone(forest).set_params(random_state=seeds[0]).fit(X, y)
         self.encoder_ = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(self._leaf_numbers(X))
         leaves = self._leaves(X)
@@ -95,6 +97,22 @@ class TreeLeaves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Options):
         """The features of each row of `X`, shape (n, r)."""
         check_is_fitted(self, "svd_")
         return self.svd_.transform(self._leaves(self._rows(X, reset=False)))
+
+    def _asks_for_y(self):
+        return kind_of(self.forest) in ("classifier", "regressor")
+
+    def _checked_labels(self, y):
+        # None where the forest does not look at them.
+        if y is None or not self._asks_for_y():
+            return None
+        y = readable(y)
+        check_labels(y)
+        return y
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._asks_for_y()
+        return tags
 
     def _rows(self, X, *, reset):
         return validate_data(self, flattened(X), dtype=DTYPES, reset=reset)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from handful.blocks import check_in_memory
-from handful.checks import as_array, as_generator
+from handful.checks import as_generator
 from handful.options import Count, check_options
-from handful.types import Seed, Table
+from handful.types import Seed, Table, as_array
 
 LARGEST_LOSS = 1e140
 

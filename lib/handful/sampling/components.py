@@ -4,7 +4,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from handful.blocks import check_in_memory
-from handful.checks import as_generator, check_integer, check_number, check_rows
+from handful.checks import as_generator, check_integer, check_labels, check_number, check_rows
+from handful.types import as_array
 
 
 def check_probabilities(probabilities, *, uniform):
@@ -22,10 +23,11 @@ def check_probabilities(probabilities, *, uniform):
         component, zeros: the weights could starve such a point, and its importance weight has no bound
     """
     check_in_memory("probabilities", probabilities)
-    p = np.ascontiguousarray(probabilities)
+    p = np.ascontiguousarray(as_array(probabilities))
     if p.dtype.kind not in "fiub":
         raise ValueError(f"probabilities must be real numbers, got dtype {p.dtype}.")
-    tolerance = 1e-3 if p.dtype in (np.float32, np.float16) else 1e-6
+    # Numbers that were rounded to bfloat16 come as float32.
+    tolerance = 2.0**-8 if p.dtype in (np.float32, np.float16) else 1e-6
     p = p.astype(np.float64, copy=False)
     if p.ndim != 2 or p.size == 0:
         raise ValueError(f"probabilities must have shape (k, n), one distribution a row, got {p.shape}.")
@@ -59,11 +61,10 @@ def group_components(labels, *, leak=1e-7):
     array, shape (number of groups, n), in the sorted order of the names
     """
     check_in_memory("labels", labels)
-    labels = np.asarray(labels)
+    check_labels(labels, "the argument labels")
+    labels = as_array(labels)
     if labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels must have shape (n,), the group of each point, got {labels.shape}.")
-    if (labels != labels).any():
-        raise ValueError(f"labels must not hold NaN, got it at point {int(np.argmax(labels != labels))}.")
     check_number("leak", leak, least=0, why="it is the weight of the points outside")
     p = np.where(labels == np.unique(labels)[:, None], 1.0, float(leak))
     return p / p.sum(axis=1, keepdims=True)

@@ -92,6 +92,7 @@ class MixtureSensitivity(SizedSelector):
     True
     """
 
+    _reads_y = False
     _repeats = True
     _draws = True
     _ranks = False

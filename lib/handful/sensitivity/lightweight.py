@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 from scipy import sparse
-from sklearn.utils import check_array
 
 from handful.blocks import Blocks
-from handful.checks import check_generator, check_integer, check_magnitude, check_sample_weight
+from handful.checks import check_array, check_generator, check_integer, check_magnitude, check_sample_weight
 from handful.coreset import SizedSelector
 from handful.linalg import centred, draw_along, sq_distance, sq_distances_to
 from handful.options import Count
@@ -167,6 +166,7 @@ class LightweightCoreset(SizedSelector):
     """
 
     _takes_sparse = True
+    _reads_y = False
     _repeats = True
     _ranks = False
 

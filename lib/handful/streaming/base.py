@@ -5,15 +5,15 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator, check_sample_weight
+from handful.checks import as_generator, check_sample_weight, validate_data
 from handful.coreset import Coreset, Selector
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
-from handful.types import Block, Table, check_form, check_kind, form_of
+from handful.types import Block, Table, as_array, check_form, check_kind, form_of
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
@@ -36,7 +36,7 @@ class StreamMemory(Options):
             self._go_on(X, y, sample_weight)
             if not self.n_seen_:
                 raise ValueError("fit needs at least 1 row, got 0; partial_fit takes chunks without rows.")
-            if sample_weight is not None and not np.asarray(sample_weight).any():
+            if sample_weight is not None and not as_array(sample_weight).any():
                 raise ValueError("sample_weight is zero for all rows; partial_fit takes chunks in which no row counts.")
         return self
 
@@ -136,6 +136,10 @@ class StreamMemory(Options):
 
     # --- for subclasses
 
+    @property
+    def _reads_y(self):
+        return getattr(self.selector, "_reads_y", True)
+
     def _go_on(self, X, y, sample_weight):
         with restored(self, self._undone_by):
             if is_blocks(X, y, sample_weight):
@@ -181,19 +185,22 @@ class StreamMemory(Options):
         self._check_begun()
         self._top, first = None, not hasattr(self, "n_features_in_")
         rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
-        checked = validate_data(self, X, y, **rules)
-        X, y = (checked, None) if y is None else checked
+        labels = y if y is None or self._reads_y else "no_validation"
+        checked = validate_data(self, X, labels, **rules)
+        X, labels = checked if isinstance(checked, tuple) else (checked, y)
+        check_consistent_length(X, labels)
+        y = None if labels is None else as_array(labels)
         n = X.shape[0]
         if X.dtype.kind not in "biuf":
             raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
         if n:
-            if y is not None:
+            if y is not None and self._reads_y:
                 check_kind(y)
             form = {what: words for what, words in form_of(X, y).items() if what != "columns"}
             check_form(self._form or form, form, "the chunk", "the stream so far")
             self._form = form
         if sample_weight is not None:  # a part of a stream, unlike a whole data set, may have no row that counts
-            sample_weight = np.asarray(sample_weight)
+            sample_weight = as_array(sample_weight)
             if sample_weight.shape != (n,) or sample_weight.any():
                 sample_weight = check_sample_weight(sample_weight, n)
         with np.errstate(over="ignore"):

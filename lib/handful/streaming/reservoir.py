@@ -8,7 +8,7 @@ from numba import njit
 
 from handful.options import Count
 from handful.streaming.base import StreamMemory
-from handful.types import Seed, joined
+from handful.types import Seed, as_array, joined
 
 
 class Reservoir(StreamMemory):
@@ -47,6 +47,7 @@ class Reservoir(StreamMemory):
 
     _undone_by = BaseException
     _needs_y = False
+    _reads_y = False
 
     def fit(self, X, y=None):
         """Begin a new stream with these rows, at least one: see `partial_fit`."""
@@ -65,7 +66,7 @@ class Reservoir(StreamMemory):
         return super().partial_fit(X, y)
 
     def _take_in(self, X, y, sample_weight):
-        if sample_weight is not None and (np.asarray(sample_weight) != 1).any():
+        if sample_weight is not None and (as_array(sample_weight) != 1).any():
             raise ValueError("a reservoir takes no sample_weight: MergeReduce(UniformCoreset(), size=...) does.")
         rows = self._chunk_rows(*self._open(X, y, None))
         if len(rows):
@@ -140,6 +141,7 @@ class ClassBalancedReservoir(Reservoir):
     """
 
     _needs_y = True
+    _reads_y = True
 
     def _start(self):
         super()._start()
@@ -206,6 +208,10 @@ class ReservoirCoreset(ClassBalancedReservoir):
     size: Count = 100
     n_held: Count | None = None
     balanced: bool = True
+
+    @property
+    def _reads_y(self):
+        return self.balanced or getattr(self.selector, "_reads_y", True)
 
     def _start(self):
         super()._start()

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
@@ -19,6 +19,7 @@ from handful.checks import (
     check_sample_weight,
     check_vector,
     signed_labels,
+    validate_data,
 )
 from handful.linalg import centred, one_blas_thread
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
