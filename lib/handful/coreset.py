@@ -271,8 +271,8 @@ class Selector(Options):
             )
         labels = y if self._reads_y else None
         if not self._reads:
-            X = validate_data(self, checked_shape(X), skip_check_array=True)  # the number and the names of the features
             labels = None if labels is None else validate_data(self, y=labels)
+            X = validate_data(self, checked_shape(X), skip_check_array=True)  # the number and the names of the features
         elif labels is None:
             X = validate_data(self, X, **options)
         else:
