@@ -7,6 +7,7 @@ if the data are dask's. Only what the functions return comes into this process.
 import pickle
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import partial, wraps
 from importlib import import_module
 from os import PathLike
@@ -309,6 +310,23 @@ def as_blocks(X, y=None, sample_weight=None):
     if isinstance(X, Blocks) and (y is not None or sample_weight is not None):
         raise ValueError("y and sample_weight must be None beside Blocks: give them to Blocks(X, y, sample_weight).")
     return X if isinstance(X, Blocks) else Blocks(X, y, sample_weight)
+
+
+def uniform_rows(blocks, size, rng):
+    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block."""
+    n_present = np.array(blocks.map(_n_present))
+    size = min(size, n_present.sum())
+    own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
+    drawn = joined(blocks.map(_nth_present, own=own)).take(order)
+    return replace(drawn, weights=drawn.weights * (n_present.sum() / size))
+
+
+def _n_present(block):
+    return np.count_nonzero(block.weights)
+
+
+def _nth_present(block, places):
+    return block.take(np.flatnonzero(block.weights)[places])
 
 
 # --- predictions

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from handful.blocks import Blocks, as_blocks, is_blocks, split_places
+from handful.blocks import Blocks, as_blocks, is_blocks, uniform_rows
 from handful.checks import (
     MAX_SEED,
     as_generator,
@@ -316,23 +316,6 @@ class SizedSelector(Selector):
     size: Count = 100
     _: KW_ONLY
     random_state: Seed = None
-
-
-def uniform_rows(blocks, size, rng):
-    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block."""
-    n_present = np.array(blocks.map(_n_present))
-    size = min(size, n_present.sum())
-    own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
-    drawn = joined(blocks.map(_nth_present, own=own)).take(order)
-    return replace(drawn, weights=drawn.weights * (n_present.sum() / size))
-
-
-def _n_present(block):
-    return np.count_nonzero(block.weights)
-
-
-def _nth_present(block, places):
-    return block.take(np.flatnonzero(block.weights)[places])
 
 
 def _mass(block):

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from handful.blocks import uniform_rows
 from handful.checks import check_size
-from handful.coreset import SizedSelector, uniform_rows
+from handful.coreset import SizedSelector
 
 
 class UniformCoreset(SizedSelector):
