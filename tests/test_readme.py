@@ -32,6 +32,22 @@ def test_the_examples_run_offline_and_print_what_is_shown(monkeypatch):
         assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == [], printed.getvalue()
 
 
+def test_first_steps_go_on_where_the_example_stops(tmp_path, monkeypatch):
+    """The page's blocks run after the README's first, in its names, and print what is shown."""
+    monkeypatch.chdir(tmp_path)
+    names, page = {}, (ROOT / "docs" / "start" / "first_steps.md").read_text(encoding="utf-8")
+    with redirect_stdout(io.StringIO()):
+        exec(compile(re.search(r"```python\n(.*?)```", README, re.DOTALL)[1], "README.md", "exec"), names)
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["python", "text"] * 3
+    for (_, code), (_, shown) in zip(blocks[::2], blocks[1::2]):
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "first_steps.md", "exec"), names)
+        ours, theirs = _tokens(printed.getvalue()), _tokens(shown)
+        assert len(ours) == len(theirs)
+        assert [pair for pair in zip(ours, theirs) if not _alike(*pair)] == []
+
+
 def test_its_speeds_are_those_of_the_table():
     table = (ROOT / "benchmarks" / "results" / "peers.md").read_text(encoding="utf-8")
     ratios = [float(x) for x in re.findall(r"\| ([\d.]+) \| x its CPU seconds", table)]
