@@ -101,6 +101,34 @@ def test_conda_users_get_the_same():
     assert "-e ." in by_pip
 
 
+def test_the_conda_recipe_needs_what_the_library_needs():
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+    minimum = {"${{ python_min }}": recipe["context"]["python_min"]}
+    run = [line.replace(*next(iter(minimum.items()))) for line in recipe["requirements"]["run"]]
+    ours = [*PROJECT["project"]["dependencies"], f"python{PROJECT['project']['requires-python']}"]
+    assert {str(Requirement(line)) for line in run} == {str(Requirement(line)) for line in ours}
+    built_by = {str(Requirement(line)) for line in recipe["requirements"]["host"][2:]}
+    assert built_by == {str(Requirement(line)) for line in PROJECT["build-system"]["requires"]}
+    scripts = [f"{name} = {target}" for name, target in PROJECT["project"]["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+    assert recipe["about"]["license"] == PROJECT["project"]["license"]
+
+
+def test_each_reproduction_can_be_cited():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    folders = [path.parent.name for path in LIB.glob("handful_papers/*/paper.toml")]
+    for folder in folders:
+        paper = tomllib.loads((LIB / "handful_papers" / folder / "paper.toml").read_text(encoding="utf-8"))
+        if "short" not in paper:  # ours
+            continue
+        stated = yaml.safe_load((ROOT / "notebooks" / folder / "metadata.yaml").read_text(encoding="utf-8"))
+        about = {key: value for field in stated["replication"] for key, value in field.items()}
+        assert (stated["title"], stated["type"]) == (f"[Re] {paper['title']}", "Replication")
+        assert about["url"] == paper["url"]
+        [reference] = [one for one in cited if one["title"] == paper["title"]]
+        assert [a["family-names"] for a in reference["authors"] if a["family-names"] not in about["cite"]] == []
+
+
 def test_every_extra_stands_on_the_page_of_the_installation_and_in_all():
     extras = PROJECT["project"]["optional-dependencies"]
     page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
@@ -327,6 +355,7 @@ def test_versions_and_pythons_agree_wherever_they_stand():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {fallback}" in changelog
     assert f"version: {fallback}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'version: "{fallback}"' in (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
     for name in ("codemeta.json", ".zenodo.json"):
         stated = json.loads((ROOT / name).read_text(encoding="utf-8"))
         assert (stated["version"], stated["license"].rpartition("/")[2]) == (fallback, about["license"])
