@@ -87,6 +87,8 @@ def test_influence_refuses_what_it_cannot_attribute(noisy):
     X, y = noisy
     with pytest.raises(TypeError, match="knows Logistic and LeastSquares, got GaussianMixture"):
         influence(GaussianMixture(2), X, y, X, y)
+    with pytest.raises(TypeError, match=r"LogisticRegression\(C=C\) give Logistic\(l2=1 / \(C \* 60\)\).*suspects"):
+        influence(LogisticRegression(), X, y, X, y)
     with pytest.raises(ValueError, match=r"y_test must hold the classes .* got \[2\] besides"):
         influence(Logistic(), X, y, X[:1], [2])
     with pytest.raises(ValueError, match="X_test must have the 2 columns of X, got 1"):

@@ -6,7 +6,9 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
+from handful import CoresetEstimator, KCenter, LeastSquares, LinearSVM, Logistic
 from handful.coreset import Selector
+from handful.matching import Poisson
 from handful.options import Count, NonNegative, Options, check_options, number
 from sklearn.base import clone
 
@@ -71,3 +73,29 @@ def test_a_type_refuses_what_it_does_not_say(options, message):
 
 def test_a_class_that_writes_its_init_keeps_it():
     assert Own().get_params() == {"size": 7}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Logistic(C=1.0),
+            r"Logistic got .*'C'; of n rows.* l2 = 1 / \(C n\). The options of Log",
+        ),
+        (
+            lambda: LeastSquares(alpha=1.0),
+            r"LeastSquares got .*'alpha'.* l2 = alpha / n\. .* are l2, fit_int",
+        ),
+        (lambda: LinearSVM(C=1.0), r"LinearSVM got .*'C'.* l2 = 1 / \(C n\); l2=None is C=1"),
+        (lambda: Poisson(alpha=1.0), "Poisson got .*alpha of PoissonRegressor is l2 itself"),
+        (
+            lambda: Logistic(1e-2, True),
+            "Logistic too many positional arguments. The options of Logistic are l2",
+        ),
+        (lambda: KCenter(n_clusters=3), "KCenter got .*'n_clusters'. The options of KCenter are size"),
+        (lambda: CoresetEstimator(KCenter()), "CoresetEstimator missing a required argument: 'estimator'"),
+    ],
+)
+def test_an_option_that_is_none_is_named_with_the_class_and_what_takes_its_place(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()

@@ -42,6 +42,12 @@ class LinearTraining:
     """
 
     def __init__(self, problem, X, y, X_test, y_test):
+        if hasattr(problem, "fit"):
+            raise TypeError(
+                f"problem must be a Logistic or a LeastSquares, got the estimator {problem!r}: in place of "
+                f"LogisticRegression(C=C) give Logistic(l2=1 / (C * {len(y)})), in place of Ridge(alpha) "
+                f"LeastSquares(l2=alpha / {len(y)}). For any estimator, suspects ranks rows by their losses."
+            )
         check_problem(problem)
         if not isinstance(problem, Logistic | LeastSquares):
             raise TypeError(f"attribution knows Logistic and LeastSquares, got {type(problem).__name__}.")

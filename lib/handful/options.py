@@ -4,10 +4,11 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
-from inspect import get_annotations
+from inspect import get_annotations, signature
 from types import NoneType, UnionType
 from typing import (
     Annotated,
+    ClassVar,
     Literal,
     TypeAlias,
     TypeVar,
@@ -49,14 +50,38 @@ class Options(BaseEstimator):
     asks the types: `Literal`, None, and what a type is annotated with, ``Annotated[float, number(above=0, below=1)]``
     or ``Annotated[Any, check]`` with a function ``check(name, value, *, of)``. Other types check nothing. A class
     attribute that is no option is not annotated, or is a `ClassVar`. A class that writes `__init__` itself keeps it.
+    `_elsewhere` says of options that other libraries have what takes their place: it ends the message of a TypeError.
     """
+
+    _elsewhere: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, **given):
         if get_annotations(cls):
+            own = "__init__" in vars(cls)
             dataclass(repr=False, eq=False)(cls)
             with suppress(NameError):  # readers see types without checks, unless one is known to type checkers alone
                 cls.__init__.__annotations__ = get_type_hints(cls.__init__) | {"return": None}
+            if not own:
+                cls.__init__ = _explained(cls.__init__)
         super().__init_subclass__(**given)
+
+
+def _explained(init):
+    # The `__init__` of a dataclass whose TypeErrors name the class and its options, not the base that declares them.
+    form = signature(init)
+
+    @wraps(init)
+    def __init__(self, *args, **options):
+        try:
+            form.bind(self, *args, **options)
+        except TypeError as error:
+            way_out = [f"; {self._elsewhere[name]}" for name in options if name in self._elsewhere]
+            known = ", ".join(name for name in form.parameters if name != "self")
+            name = type(self).__name__
+            raise TypeError(f"{name} {error}{''.join(way_out)}. The options of {name} are {known}.") from None
+        init(self, *args, **options)
+
+    return __init__
 
 
 Method = TypeVar("Method", bound=Callable[..., object])

@@ -33,6 +33,10 @@ class LinearProblem(Problem):
     penalise_intercept: bool = False
 
     takes_sparse = True
+    _elsewhere = {
+        "C": "of n rows, or of rows whose weights add up to n, a C of scikit-learn is l2 = 1 / (C n)",
+        "alpha": "of n rows, or of rows whose weights add up to n, an alpha of Ridge is l2 = alpha / n",
+    }
 
     def link(self, n_outputs):
         """The `Link` of so many outputs."""
@@ -79,7 +83,8 @@ class Logistic(LinearProblem):
 
     Parameters
     ----------
-    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper: .01 as weight decay
+    l2 : strength of the penalty ``l2 / 2 * |coefficients|^2`` beside the mean loss; the paper: .01 as weight decay.
+        For n rows, ``C`` of scikit-learn's `LogisticRegression` is ``l2 = 1 / (C * n)``
     fit_intercept : whether the model has an intercept
     penalise_intercept : whether the penalty covers it, as in the authors' code. False is scikit-learn's
         `LogisticRegression`. Select with the problem that trains: binary coresets notice the difference.
@@ -157,7 +162,8 @@ class LeastSquares(LinearProblem):
 
     Parameters
     ----------
-    l2, fit_intercept, penalise_intercept : as in `Logistic`
+    l2, fit_intercept, penalise_intercept : as in `Logistic`. For n rows, ``alpha`` of scikit-learn's `Ridge` is
+        ``l2 = alpha / n``
 
     Examples
     --------
@@ -210,6 +216,7 @@ class Poisson(LinearProblem):
     """
 
     classifies = False
+    _elsewhere = {"alpha": "alpha of PoissonRegressor is l2 itself"}
 
     def link(self, n_outputs: int) -> Any:
         """As `LinearProblem.link`."""

@@ -140,6 +140,8 @@ class LinearSVM(ClassifierMixin, Options):
     max_iter: Count = 200
     warm_start: bool = False
 
+    _elsewhere = {"C": "of n rows, or of rows whose weights add up to n, l2 = 1 / (C n); l2=None is C=1"}
+
     @all_or_nothing
     def fit(self, X: Table, y: Table, sample_weight: Table = None) -> Self:
         """Solve the SVM of (X, y).
