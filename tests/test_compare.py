@@ -178,7 +178,9 @@ def test_the_controls_get_the_seconds_of_the_selector(monkeypatch):
     trained_on = frame.loc["more uniform rows", "n_rows"]
     assert re.search(rf"more uniform rows +30 +{trained_on} ", shown)  # its size and the rows that it trained on
     assert trained_on > 30
-    assert shown.startswith("log_loss on held-out rows")  # a negative loss is shown as the loss
+    assert shown.startswith(
+        "log_loss on held-out rows; seconds on this machine"
+    )  # a negative loss is shown as the loss
     assert f"{-frame.loc['Slow', 'score']:.3g}" in shown
     assert "nan" not in shown.lower()
 
@@ -188,9 +190,26 @@ def test_choosing_pays_from_the_fit_on_that_its_seconds_are_saved():
     names = ["method", "size", "choose_seconds", "train_seconds"]
     frame = pd.DataFrame(rows, columns=names).assign(n_rows=10, seed=0, score=1.0, error="")
     found = Comparison(frame, "score")
-    assert found.summary()["pays_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
+    assert found.summary()["saves_from"].tolist()[1:] == [1, 3, np.inf]  # 5 + 3 * 1 < 3 * 3
     assert re.search(r"slow .* never", repr(found))
-    assert re.search(r"fast .* fit 3", repr(found))
+    assert re.search(r"fast .* from fit 3", repr(found))
+
+
+def test_no_seconds_are_saved_where_the_score_is_worse_than_that_of_all_rows_beyond_noise():
+    scores = {
+        "all rows": [1.0, 1.2, 1.1],
+        "worse": [0.8, 1.0, 0.91],
+        "noisy": [0.4, 1.4, 1.0],
+        "equal": [1.0, 1.2, 1.1],
+    }
+    rows = [(name, seed, score) for name, values in scores.items() for seed, score in enumerate(values)]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "score"]).assign(size=10, n_rows=10, error="")
+    frame = frame.assign(choose_seconds=1.0, train_seconds=np.where(frame["method"] == "all rows", 3.0, 1.0))
+    saves_from = Comparison(frame, "score").summary().set_index("method")["saves_from"]
+    assert saves_from[["noisy", "equal"]].tolist() == [1, 1]  # 1 + 1 < 3
+    assert saves_from[["all rows", "worse"]].isna().all()  # two tenths are little, but every seed has them
+    alone = Comparison(frame[frame["seed"] == 1], "score").summary().set_index("method")["saves_from"]
+    assert alone.isna().to_dict() == {"all rows": True, "worse": True, "noisy": False, "equal": False}
 
 
 class Weighed(LogisticRegression):

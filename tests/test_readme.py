@@ -74,7 +74,9 @@ def _tokens(text):
     """Words and numbers of a table; of `compare`'s without what depends on the clock: seconds, break-even, controls."""
     lines = text.strip().splitlines()
     if "(s)" in text:
-        rows = [line.replace("fit ", "fit") for line in lines if not line.startswith(("best of draws", "more uniform"))]
+        rows = [
+            line.replace("from fit ", "fit") for line in lines if not line.startswith(("best of draws", "more uniform"))
+        ]
         words = [line.split() for line in rows]
         return [token for line in words for token in (line[:-4] + line[-1:] if line[-1].isdigit() else line)]
     lines = [line.split() for line in lines]

@@ -5,7 +5,9 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from handful import AnyEstimatorCoreset, CoresetEstimator, LightweightCoreset, compare, suspects
+from handful import AnyEstimatorCoreset, CoresetEstimator, LightweightCoreset, LinearSVM, compare, suspects
+from handful.checks import MAX_SEED
+from handful.proxies import RBF, Nystrom
 from handful.trainers import weighted_fit, why_unweighted
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_regressor
@@ -24,18 +26,20 @@ from sklearn.ensemble import (
 from sklearn.experimental import enable_halving_search_cv
 from sklearn.feature_selection import RFE, RFECV
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, RANSACRegressor, Ridge
+from sklearn.linear_model import LogisticRegression, Perceptron, RANSACRegressor, Ridge, RidgeClassifier
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     GridSearchCV,
     HalvingGridSearchCV,
     RandomizedSearchCV,
+    StratifiedKFold,
     TunedThresholdClassifierCV,
+    cross_val_predict,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
@@ -291,3 +295,54 @@ def test_a_seed_reaches_what_a_trainer_wraps():
     assert chosen[0].trials_ == chosen[1].trials_
     losses = [suspects(votes, X, y, random_state=0).scores_ for _ in range(2)]
     np.testing.assert_array_equal(*losses)
+
+
+# --- classifiers that only predict
+
+
+class Nearest(ClassifierMixin, BaseEstimator):
+    """A classifier with nothing but `fit` and `predict`."""
+
+    def fit(self, X, y):
+        self.model_ = KNeighborsClassifier(1).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+HARD = VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier(random_state=0))])
+ONLY_PREDICT = [RidgeClassifier(), Perceptron(), NearestCentroid(), HARD, LinearSVM(), Nearest()]
+WORDS = np.array(["few", "many"])[y]
+
+
+@pytest.mark.filterwarnings("ignore:.*fit takes no sample_weight")
+@pytest.mark.filterwarnings("ignore:.*choices have the same loss")
+@pytest.mark.parametrize("trainer", ONLY_PREDICT)
+def test_a_classifier_that_only_predicts_is_served(trainer):
+    proxy = Nystrom(RBF(), n_landmarks=20) if isinstance(trainer, Nearest) else None
+    few = AnyEstimatorCoreset(trainer, size=40, n_draws=2, n_exchanges=2, proxy=proxy, random_state=0).fit(X, WORDS)
+    assert 0 <= min(few.trials_.values()) <= 1
+    found = suspects(trainer, X, WORDS, random_state=0)
+    assert sorted(found.indices_) == list(range(300))
+    scored = compare(LightweightCoreset(), trainer, X, WORDS, sizes=[80], seeds=1, scoring="accuracy", verbose=False)
+    assert scored.frame["error"].eq("").all()
+
+
+def test_the_suspects_of_a_classifier_that_only_predicts_are_what_it_gets_wrong():
+    folds = StratifiedKFold(5, shuffle=True, random_state=int(np.random.default_rng(0).integers(MAX_SEED)))
+    wrong = cross_val_predict(Nearest(), X, WORDS, cv=folds) != WORDS
+    found = suspects(Nearest(), X, WORDS, random_state=0)
+    np.testing.assert_array_equal(found.scores_, wrong)
+    assert wrong[found.indices_[: wrong.sum()]].all()
+
+
+def test_what_is_no_estimator_of_scikit_learns_kind_is_refused_by_name():
+    for other in (Duck(LogisticRegression()), LogisticRegression):
+        with pytest.raises(TypeError, match=r"must be a classifier or a regressor|got the class"):
+            AnyEstimatorCoreset(other, proxy=RBF()).fit(X, y)
+        with pytest.raises(TypeError, match="must be a classifier or a regressor, as scikit-learn's"):
+            suspects(other, X, y)
+    with pytest.raises(TypeError, match=r"scoring='accuracy' asks scikit-learn's tags .* Duck has none"):
+        compare(LightweightCoreset(), Duck(LogisticRegression()), X, y, scoring="accuracy", verbose=False)

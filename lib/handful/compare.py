@@ -18,7 +18,7 @@ from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, check_integer, check_labels
 from handful.comparison import ALL_ROWS, BEST_DRAW, MORE_ROWS, STRATIFIED, UNIFORM, Comparison
 from handful.parts import check_selector
-from handful.trainers import WeightedFit, kind_of, seed_unset, weighted_fit, why_unweighted
+from handful.trainers import WeightedFit, kind_of, seed_unset, tags_of, weighted_fit, why_unweighted
 from handful.types import Table, readable, take_rows
 
 SHARES = (0.01, 0.02, 0.05, 0.1)  # of the training rows, where no sizes are given
@@ -105,6 +105,11 @@ def compare(
         raise TypeError(f"estimator must have fit (an instance, not the class), got estimator={estimator!r}.")
     if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
         raise TypeError(f"scoring must be one score, a name or a callable, got {scoring!r}: compare by each in turn.")
+    if isinstance(scoring, str) and tags_of(estimator) is None:
+        raise TypeError(
+            f"scoring={scoring!r} asks scikit-learn's tags of an estimator, and {type(estimator).__name__} has none: "
+            "let it inherit from BaseEstimator, or give scoring=None for its own score, or a function of (model, X, y)."
+        )
     score = check_scoring(estimator, scoring)
     if y is None:
         raise ValueError("y is None: compare needs labels or targets to score on.")

@@ -48,12 +48,12 @@ class Comparison:
             table[name] = [_cell(mean, std) for mean, std in zip(table[name], table.pop(f"{name}_std"))]
         for name in ("choose_seconds", "train_seconds"):
             table[name] = [_cell(seconds) for seconds in table[name]]
-        fits = table.pop("pays_from")
         failed = table.pop("failed")
-        table["pays from"] = [_fits(n) for n in fits]
+        table["saves_from"] = [_fits(n) for n in table.pop("saves_from")]
         table["failed"] = failed
         table["n_rows"] = [f"{n:.0f}" for n in table["n_rows"]]
         shown = {"n_rows": "rows", "choose_seconds": "choose (s)", "train_seconds": "train (s)"}
+        shown["saves_from"] = "saves (s)"
         table = table.rename(columns=shown if self._sign > 0 else {**shown, "score": "loss"})
         head, *lines = table.to_string(index=False).splitlines()
         room = WIDTH - len(head) - 1
@@ -65,7 +65,7 @@ class Comparison:
         failed = self.frame[self.frame["error"] != ""].groupby(["method", "error"], sort=False).size()
         told = [f"{method}, {n} failed: {error}" for (method, error), n in failed.items()]
         lines = [f"{a:<{width}} {b:<{len(head)}}" for a, b in rows]
-        return "\n".join([f"{self._label} on held-out rows", *lines, *told])
+        return "\n".join([f"{self._label} on held-out rows; seconds on this machine", *lines, *told])
 
     @property
     def _sign(self):
@@ -81,9 +81,10 @@ class Comparison:
         ``n_rows`` and the seconds are medians. "more uniform rows" trains on more than its `size`, the rows of the
         selectors at whose seconds it is measured, and weights that are optimised may leave fewer rows than `size`.
         ``lead`` is the mean over seeds of the score minus that of uniform sampling of the same size and seed, and
-        ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score. ``pays_from`` is the number of
-        fits from which choosing once and training on few rows takes fewer seconds than training on all rows: infinite
-        where it never does, NaN for all rows.
+        ``lead_std`` its standard deviation; ``failed`` counts the seeds without a score. ``saves_from`` is the number
+        of fits from which choosing once and training on few rows saves seconds over training on all rows, which depends
+        on the machine. It is infinite where no number does, and NaN for all rows and where the score is worse than that
+        of all rows: by more than twice the standard error over seeds of the difference, which counts as 0 for one seed.
 
         Returns
         -------
@@ -108,8 +109,18 @@ class Comparison:
         full = table.loc[table["method"] == ALL_ROWS, "train_seconds"]
         saved = (full.iloc[0] if len(full) else np.nan) - table["train_seconds"]
         fits = np.maximum(np.ceil(table["choose_seconds"] / saved.where(saved > 0)), 1).fillna(np.inf)
-        table["pays_from"] = fits.where(saved.notna() & (table["method"] != ALL_ROWS))
+        worse = self._worse(keys)
+        table["saves_from"] = fits.where(saved.notna() & (table["method"] != ALL_ROWS) & ~worse)
         return table
+
+    def _worse(self, keys):
+        # Of each method and size, in the frame's order, whether the scores are below those of all rows beyond noise.
+        frame = self.frame
+        all_rows = frame[frame["method"] == ALL_ROWS].set_index("seed")["score"]
+        lost = frame.assign(lost=all_rows.reindex(frame["seed"]).to_numpy() - frame["score"])
+        groups = lost.groupby(keys, sort=False)["lost"]
+        noise = 2 * groups.sem()
+        return (groups.mean() > noise.fillna(0.0)).reset_index(drop=True)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw score and seconds (choosing and training) against size: means, bands of a standard deviation.
@@ -157,7 +168,9 @@ class Comparison:
 
 
 def _fits(n):
-    return "–" if np.isnan(n) else "never" if np.isinf(n) else f"fit {n:,.0f}"
+    if np.isnan(n):
+        return "–"
+    return "never" if np.isinf(n) else f"from fit {n:,.0f}"
 
 
 def _cell(mean, std=np.nan):

@@ -86,7 +86,7 @@ def why_unweighted(estimator: Any, method: str = "fit") -> str:
 
 def trained(estimator: Any) -> list:
     """The classifiers and regressors among the options of an estimator, which are what it trains."""
-    known = hasattr(estimator, "get_params")
+    known = hasattr(estimator, "get_params") and not isinstance(estimator, type)
     options = dict(estimator.get_params(deep=False) if known else getattr(estimator, "__dict__", {}))
     if options.get("cv") == "prefit":
         options.pop("estimators", None)
@@ -100,20 +100,24 @@ def trained(estimator: Any) -> list:
     return found
 
 
-def kind_of(estimator: Any) -> str | None:
-    """ "classifier", "regressor" or another word, as scikit-learn's tags say; None for what tells none."""
+def tags_of(estimator: Any) -> Any:
+    """scikit-learn's tags of an estimator; None for what has none, as it does not inherit from `BaseEstimator`."""
     try:
-        return get_tags(estimator).estimator_type
-    except AttributeError:  # it does not inherit from BaseEstimator
-        return getattr(estimator, "_estimator_type", None)
+        return None if isinstance(estimator, type) else get_tags(estimator)
+    except AttributeError:
+        return None
+
+
+def kind_of(estimator: Any) -> str | None:
+    """ "classifier", "regressor" or another word, as the tags say; None for what tells none."""
+    tags = tags_of(estimator)
+    return None if tags is None else tags.estimator_type
 
 
 def input_tags_of(estimator: Any) -> Any:
     """What rows an estimator takes, scikit-learn's `InputTags`; the usual ones for what has no tags."""
-    try:
-        return get_tags(estimator).input_tags
-    except AttributeError:
-        return InputTags()
+    tags = tags_of(estimator)
+    return InputTags() if tags is None else tags.input_tags
 
 
 def seed_unset(estimator: Any, random_state: int) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_memory
 from tqdm import tqdm
 
 from handful.baselines import KMeansPlusPlus, StratifiedCoreset, UniformCoreset
-from handful.bilevel.families import L2, Candidate, candidates_for
+from handful.bilevel.families import L2, Candidate, candidates_for, check_trainer
 from handful.bilevel.numbers import as_numbers
 from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
@@ -128,6 +128,7 @@ class AnyEstimatorCoreset(Selector):
             for an estimator of no known family where no `proxy` is given
         """
         if self.proxy is not None:
+            check_trainer(self._steps()[1])
             return [Candidate("proxy", self.proxy, L2)]
         return candidates_for(self._steps()[1], n)
 

@@ -46,6 +46,8 @@ def linear(estimator, n):
     inverse, alpha = given.get("C"), given.get("alpha")
     if isinstance(inverse, Real):
         l2 = 1 / (inverse * n)
+    elif "l2" in given:  # `LinearSVM`, whose penalty stands beside the mean loss, and is that of C=1 unless it is given
+        l2 = given["l2"] or 1 / n
     elif isinstance(alpha, Real):  # that of SGDClassifier and the like stands beside the mean loss already
         l2 = alpha if "learning_rate" in given else alpha / n
     else:  # it finds one by cross-validation, or has none
@@ -78,11 +80,27 @@ def logistic(estimator, n):
 
 # Family -> (where its classes are defined, its candidates); the first that fits counts. A module stands for all in it.
 FAMILIES = {
-    "linear": (("sklearn.linear_model", "sklearn.svm._classes.Linear", "sklearn.discriminant_analysis"), linear),
+    "linear": (
+        ("sklearn.linear_model", "sklearn.svm._classes.Linear", "sklearn.discriminant_analysis", "handful.svm"),
+        linear,
+    ),
     "trees": (("sklearn.tree", "sklearn.ensemble", "xgboost", "lightgbm", "catboost"), trees),
     "networks": (("sklearn.neural_network",), networks),
     "kernels and neighbours": (("sklearn.neighbors", "sklearn.svm", "sklearn.gaussian_process"), kernels),
 }
+
+
+def check_trainer(estimator):
+    """TypeError for a class in place of an estimator, and for what neither classifies nor regresses."""
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
+        )
+    if not hasattr(estimator, "fit") or kind_of(estimator) not in ("classifier", "regressor"):
+        raise TypeError(
+            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
+            f"BaseEstimator makes it, or a Pipeline that ends in one, got {estimator!r}."
+        )
 
 
 def candidates_for(estimator, n):
@@ -96,19 +114,11 @@ def candidates_for(estimator, n):
     Raises
     ------
     TypeError
-        for a class in place of an estimator, and for what neither classifies nor regresses
+        as `check_trainer`
     ValueError
         for an estimator of no known family; the message names the families
     """
-    if isinstance(estimator, type):
-        raise TypeError(
-            f"estimator must be an object, got the class {estimator.__name__}: give {estimator.__name__}()."
-        )
-    if not hasattr(estimator, "fit") or kind_of(estimator) not in ("classifier", "regressor"):
-        raise TypeError(
-            "estimator must be a classifier or a regressor, as scikit-learn's ClassifierMixin or RegressorMixin with "
-            f"BaseEstimator makes it, or a Pipeline that ends in one, got {estimator!r}."
-        )
+    check_trainer(estimator)
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(estimator).__mro__]
     for places, candidates in FAMILIES.values():
         if any(name.startswith(places) for name in names):
