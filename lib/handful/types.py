@@ -45,12 +45,15 @@ class Block:
 def as_array(values):
     """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients.
 
-    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision.
+    Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision. What a masked array
+    hides is missing.
     """
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
         short = tensor.is_floating_point() and tensor.element_size() < 4
         return (tensor.float() if short else tensor).numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return _unmasked(values)
     if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
         values = [as_array(value) for value in values]
     array = np.asarray(values)
@@ -58,11 +61,25 @@ def as_array(values):
     return array.astype(np.float32) if foreign else array
 
 
+def _unmasked(array):
+    """A masked array with NaN, or None among words and objects, where it hides an entry."""
+    hidden = np.ma.getmaskarray(array)
+    if not hidden.any():
+        return array.data
+    kind = array.dtype.kind
+    if kind in "mMfc":
+        return array.filled(np.array("NaT" if kind in "mM" else np.nan, dtype=array.dtype))
+    if kind in "iub":
+        return array.astype(np.float64).filled(np.nan)
+    return np.where(hidden, None, array.data.astype(object))
+
+
 def readable(table):
-    """A table that all libraries read alike: sparse matrices as `canonical`, tensors as arrays, the rest as it is."""
+    """A table that all libraries read alike: sparse matrices as `canonical`, tensors and masked arrays as arrays."""
     if sparse.issparse(table):
         return canonical(table)
-    foreign = hasattr(table, "detach") or getattr(getattr(table, "dtype", None), "kind", "") == "V"
+    is_foreign = hasattr(table, "detach") or isinstance(table, np.ma.MaskedArray)
+    foreign = is_foreign or getattr(getattr(table, "dtype", None), "kind", "") == "V"
     return as_array(table) if foreign else table
 
 
@@ -107,8 +124,6 @@ def is_missing(value):
 
 def missing(values):
     """Where a column, or each of several, has an entry that `is_missing`: a bool array of the shape of `values`."""
-    if isinstance(values, np.ma.MaskedArray):
-        return np.ma.getmaskarray(values) | missing(values.data)
     # A list of words and NaN would become an array of words.
     listed = isinstance(values, list | tuple)
     array = np.asarray(values, dtype=object) if listed else as_array(values)
@@ -157,7 +172,7 @@ def take_rows(array, indices):
         import torch
 
         return array[torch.as_tensor(indices, device=array.device)]
-    return np.asarray(array)[indices]
+    return (array if isinstance(array, np.ma.MaskedArray) else np.asarray(array))[indices]
 
 
 def form_of(X, y):

@@ -33,7 +33,7 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     features : array, shape (n, N); or a function of an int array of rows, of k entries, that gives their features,
         shape (k, N), in float64, the same for a row in whatever company it is asked for. Include a column of ones: it
         keeps the sum of the weights
-    n : number of rows; taken from the array where `features` is one
+    n : number of rows, of which a function gives the features; None for an array
     weights : shape (n,), non-negative, of all rows; ones by default
 
     Returns
@@ -45,7 +45,7 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     Raises
     ------
     ValueError
-        for features that are not finite, and weights that are negative or all zero
+        for features that are not finite, weights that are negative or all zero, and an `n` beside an array
 
     Examples
     --------
@@ -61,6 +61,8 @@ def recombine(features: Any, n: int | None = None, weights: Any = None) -> tuple
     """
     check_in_memory("recombine", features)
     if not callable(features):
+        if n is not None:
+            raise ValueError("n must be None beside an array of features; weights are given by name, weights=...")
         array = check_array(features, dtype=np.float64, input_name="features")
         return recombine(_near_zero(array, check_sample_weight(weights, len(array))), len(array), weights)
     check_integer("n", n)
