@@ -2,12 +2,22 @@ import threading
 
 import numpy as np
 import pytest
-from handful import KCenter, KMeansPlusPlus, LightweightCoreset, LinearSVM, SVMCoreset, linalg
+from handful import (
+    AnyEstimatorCoreset,
+    KCenter,
+    KMeansPlusPlus,
+    LightweightCoreset,
+    LinearSVM,
+    SVMCoreset,
+    UniformCoreset,
+    linalg,
+)
 from handful.linalg import alias_records, cell_means, centred, draw_alias, one_blas_thread
 from handful.proxies import RBF
 from handful.sensitivity import MixtureSensitivity
 from scipy import sparse
-from threadpoolctl import threadpool_limits
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 
 def test_alias_table_holds_the_distribution_exactly():
@@ -68,6 +78,42 @@ def test_overlapping_threads_leave_blas_as_they_found_it():
         assert numbers() == found
     finally:
         set_to(before)
+
+
+def threads_of(api):
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == api}
+
+
+def test_every_selector_chooses_with_one_thread_of_blas():
+    seen = []
+
+    class Watching(UniformCoreset):
+        def _select(self, X, y, sample_weight, rng):
+            seen.append(threads_of("blas"))
+            return super()._select(X, y, sample_weight, rng)
+
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    with threadpool_limits(2, "blas"):
+        Watching(5).fit(X)
+        assert threads_of("blas") == {2}
+    assert seen == [{1}]
+
+
+def test_trials_on_few_rows_take_one_thread_of_openmp():
+    seen = []
+
+    class Watching(DecisionTreeClassifier):
+        def fit(self, X, y, sample_weight=None):
+            seen.append((threads_of("openmp"), threads_of("blas")))
+            return super().fit(X, y, sample_weight=sample_weight)
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    with threadpool_limits(2):
+        AnyEstimatorCoreset(Watching(), size=10, n_draws=1, n_exchanges=2).fit(X, X[:, 0] > 0)
+        assert threads_of("openmp") == {2}
+    assert seen == [({1}, {1})] * len(seen)
+    assert len(seen) > 3
 
 
 # Far from the origin -------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from handful.checks import (
     without_absent,
 )
 from handful.lazy import module_with_torch
+from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.parts import choose, of_one_class, reduced
 from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
@@ -170,7 +171,8 @@ class Selector(Options):
     def _fit_rows(self, X, y, sample_weight, **options):
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         self.n_samples_fit_ = X.shape[0]
-        indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
+        with one_blas_thread():
+            indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
         return self
@@ -180,7 +182,8 @@ class Selector(Options):
         if len(blocks) == 1:
             block = next(iter(blocks))
             return self._fit_rows(block.X, block.y, block.weights)
-        self.indices_, self.weights_ = self._select_blocks(blocks, as_generator(self.random_state))
+        with one_blas_thread():
+            self.indices_, self.weights_ = self._select_blocks(blocks, as_generator(self.random_state))
         self.n_samples_fit_ = blocks.n
         if blocks.like is None:
             self.n_features_in_ = blocks.d

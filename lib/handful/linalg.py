@@ -1,4 +1,4 @@
-"""Small numerics that several algorithms share: BLAS threads, distances, centring, spans of rows, alias tables."""
+"""Small numerics that several algorithms share: threads, distances, centring, spans of rows, alias tables."""
 
 from contextlib import contextmanager
 from functools import cache
@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from handful.types import join_rows
 
@@ -39,6 +39,14 @@ def one_blas_thread():
             _limited[0] -= 1
             if _limited[0] == 0:
                 _set_threads(_limited[1])
+
+
+@contextmanager
+def one_openmp_thread():
+    """Context in which compiled loops of other packages, such as scikit-learn's boosting, take one thread: on some
+    hundred rows several wait more than they work. The number belongs to the thread that asks."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
 
 
 def n_threads():

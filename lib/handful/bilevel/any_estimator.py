@@ -23,6 +23,7 @@ from handful.bilevel.selector import BilevelCoreset
 from handful.bilevel.trials import class_totals, class_weights, exchanged, held_out_loss, select_in_proxy
 from handful.checks import MAX_SEED, check_labels, validate_data
 from handful.coreset import Selector
+from handful.linalg import one_openmp_thread
 from handful.models.linear import LeastSquares, Logistic
 from handful.options import Count, CountOrZero, check_options
 from handful.trainers import input_tags_of, kind_of, seed_unset, trained, weighted_fit, why_unweighted
@@ -230,6 +231,10 @@ class AnyEstimatorCoreset(Selector):
         bar = dict(desc="AnyEstimatorCoreset", unit="training", disable=not self.verbose)
 
         def trial(indices, weights):
+            with one_openmp_thread():
+                return loss_of(indices, weights)
+
+        def loss_of(indices, weights):
             model = clone(estimator)  # as fit of an estimator with warm_start goes on from the trial before
             try:
                 trainer.train(model.fit, take_rows(rows, indices), y[indices], weights)

@@ -15,7 +15,6 @@ from handful.bilevel.strategy import Forward, Strategy
 from handful.blocks import is_blocks
 from handful.checks import validate_data
 from handful.coreset import Selector
-from handful.linalg import one_blas_thread
 from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
 from handful.models.linear import Logistic
@@ -146,7 +145,7 @@ class BilevelCoreset(Selector):
         start = strategy.start(candidates, labels, self.size, rule, rng)
         model.check_memory(max(len(start), self.size))
         bar = strategy.bar(len(candidates), len(start), self.size)
-        with one_blas_thread(), tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
+        with tqdm(disable=not self.verbose, desc="BilevelCoreset", **bar) as bar:
             model.add(start)
             try:
                 weights = strategy.run(model, self.size, rule=rule, weighting=weighting, labels=labels, bar=bar)

@@ -9,7 +9,7 @@ from handful.baselines.centers import plain_seeds
 from handful.checks import MAX_SEED
 from handful.clustering.vcgmm import VCGMM
 from handful.coreset import SizedSelector
-from handful.linalg import cell_means, centred, nearest_center, one_blas_thread
+from handful.linalg import cell_means, centred, nearest_center
 
 FEW = 256  # rows up to which Lloyd's rounds beat a mixture; it takes longer to compile, and then less for each row
 ROUNDS = 10  # of Lloyd; of MNIST's error twenty more take off less than a hundredth
@@ -49,19 +49,18 @@ class Medoids(SizedSelector):
         u = sample_weight[present]
         X, _ = centred(X[present], u)
         X = X / 2.0 ** np.frexp(np.abs(X).max())[1]  # squares that float32 holds, and the same digits
-        with one_blas_thread():
-            if self.size <= FEW:
-                centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(np.float32)
-                X = X.astype(np.float32)  # centred: digits enough to tell which row is nearest
-                for _ in range(ROUNDS):
-                    means, mass = cell_means(X, nearest_center(X, centers), u, self.size)
-                    centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
-            else:
-                mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(X, sample_weight=u)
-                centers = mixture.cluster_centers_
-            rows = _nearest_rows(X, nearest_center(X, centers), centers)
-            rows.sort()
-            weights = np.bincount(nearest_center(X, X[rows]), weights=u, minlength=self.size)
+        if self.size <= FEW:
+            centers = X[plain_seeds(X, u, self.size, int(rng.integers(MAX_SEED)))].astype(np.float32)
+            X = X.astype(np.float32)  # centred: digits enough to tell which row is nearest
+            for _ in range(ROUNDS):
+                means, mass = cell_means(X, nearest_center(X, centers), u, self.size)
+                centers = np.where(mass[:, None] > 0, means, centers).astype(np.float32)
+        else:
+            mixture = VCGMM(self.size, compute_labels=False, random_state=rng).fit(X, sample_weight=u)
+            centers = mixture.cluster_centers_
+        rows = _nearest_rows(X, nearest_center(X, centers), centers)
+        rows.sort()
+        weights = np.bincount(nearest_center(X, X[rows]), weights=u, minlength=self.size)
         return present[rows], weights
 
 

@@ -22,6 +22,7 @@ from handful.checks import (
     without_absent,
 )
 from handful.coreset import Selector
+from handful.linalg import one_blas_thread
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
@@ -149,7 +150,8 @@ class MatchedCoreset(Selector):
         check_is_fitted(self, "indices_")
         theta, rows = stacked(draws), self._given(X, y, sample_weight)
         few = rows.take(self.indices_, self.weights_)
-        return judge(rows.sums(theta) - few.sums(theta))
+        with one_blas_thread():
+            return judge(rows.sums(theta) - few.sums(theta))
 
     def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
@@ -174,7 +176,9 @@ class MatchedCoreset(Selector):
         l2 = self._penalties()
         if type(getattr(rows.model, "link", None)) not in (LogisticLink, PoissonLink, SquaredLink):
             raise ValueError("excess is proven for two classes, Poisson with log link, and least squares only.")
-        self.excess_ = path_excess(rows, rows.take(self.indices_, self.weights_), l2.min(), l2.max(), tol)
+        few = rows.take(self.indices_, self.weights_)
+        with one_blas_thread():
+            self.excess_ = path_excess(rows, few, l2.min(), l2.max(), tol)
         return self.excess_
 
     def _problem(self):

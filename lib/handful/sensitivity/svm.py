@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from handful.checks import as_generator, check_number, check_size, signed_labels
 from handful.coreset import Coreset, SizedSelector
-from handful.linalg import cell_means, centred, nearest_center, one_blas_thread, sq_distances_to
+from handful.linalg import cell_means, centred, nearest_center, sq_distances_to
 from handful.options import Count, Positive, number
 from handful.sensitivity.draws import multinomial_draw, order_by, systematic_draw
 from handful.sensitivity.svm_bounds import printed_bound, tight_bound
@@ -120,7 +120,7 @@ class SVMCoreset(SizedSelector):
         by_class = np.concatenate([np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)])
         rows, signs = present[by_class], signs[by_class]
         u = sample_weight[rows]
-        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar, one_blas_thread():
+        with tqdm(total=4, desc="SVMCoreset", unit="stage", disable=not self.verbose) as bar:
             sensitivities, q, margins = self._scores(X, rows, signs, u, rng, bar)
         self.sensitivities_, self.probabilities_ = np.zeros((2, len(sample_weight)))
         self.sensitivities_[rows], self.probabilities_[rows] = sensitivities, q
