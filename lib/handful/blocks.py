@@ -312,9 +312,17 @@ def as_blocks(X, y=None, sample_weight=None):
     return X if isinstance(X, Blocks) else Blocks(X, y, sample_weight)
 
 
-def uniform_rows(blocks, size, rng):
-    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block."""
-    n_present = np.array(blocks.map(_n_present))
+def uniform_rows(blocks, size, rng, n_present=None):
+    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    size : int
+    rng : numpy.random.Generator
+    n_present : int array, how many rows of each block have a positive weight; None counts them
+    """
+    n_present = np.array(blocks.map(_n_present)) if n_present is None else n_present
     size = min(size, n_present.sum())
     own, order = split_places(rng.choice(n_present.sum(), size, replace=False), n_present)
     drawn = joined(blocks.map(_nth_present, own=own)).take(order)

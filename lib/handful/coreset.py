@@ -25,7 +25,7 @@ from handful.checks import (
 from handful.lazy import module_with_torch
 from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
-from handful.parts import choose, of_one_class, reduced
+from handful.parts import choose, class_totals, of_one_class, reduced
 from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
 from handful.types import Seed, Table, joined, take_rows
 
@@ -121,7 +121,8 @@ class Selector(Options):
     _repeats = False  # draws with repetition: `size` may exceed the number of rows
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _reads_y = True  # looks at y where it is given; else labels may be missing, or several a row, and are not handed on
-    _draws = False  # independent rows whose weights estimate every sum: each block draws its share of `size`
+    _draws = False  # rows whose weights estimate every sum: each block draws its share of `size`; a class may get none
+    _of_a_part = False  # it chooses from a part of the data, where a class that gets no row is no loss yet
     _rows_per_column = 4  # the fewest rows of a block for each column
     _size_per_column: ClassVar[float] = 0  # a smaller `size` is chosen from a sample: see `_select_blocks`
     _ranks = True  # the first k rows chosen are a coreset of k; False if rows come in another order, such as ascending
@@ -169,13 +170,33 @@ class Selector(Options):
         return self._fit_rows(X, y, sample_weight, **options)
 
     def _fit_rows(self, X, y, sample_weight, **options):
+        given = y
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         self.n_samples_fit_ = X.shape[0]
         with one_blas_thread():
             indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)
         self.weights_ = np.asarray(weights, dtype=np.float64)
+        if self._draws and not self._of_a_part:
+            self._tell_lost(
+                class_totals(given, sample_weight), class_totals(take_rows(given, self.indices_), self.weights_)
+            )
         return self
+
+    def _tell_lost(self, totals, drawn, *, stacklevel=6):
+        """A UserWarning where a class has no row among those drawn; `class_totals` of all rows, and of these."""
+        lost = sorted(set(totals or ()) - set(drawn or ()), key=totals.get, reverse=True) if totals else []
+        if not lost or len(totals) > self.size:
+            return
+        mass = sum(totals.values())
+        named = [f"{label!r} ({100 * totals[label] / mass:.2g} % of all)" for label in lost[:3]]
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        warnings.warn(
+            f"{type(self).__name__} drew no row of class {', '.join(named)}{more}: a draw without bias may miss a rare "
+            "class, and a classifier trained on its rows does not know it. StratifiedCoreset, BilevelCoreset and "
+            "MatchedCoreset keep each class.",
+            stacklevel=stacklevel,
+        )
 
     def _fit_blocks(self, blocks):
         blocks = blocks.at_least(self._rows_per_block(blocks))
@@ -203,13 +224,15 @@ class Selector(Options):
         """
         chooser, seed = clone(self._in_a_block()), int(rng.integers(MAX_SEED))
         if self._draws:
-            mass = np.array(blocks.map(_mass))
+            _, mass, totals = zip(*blocks.map(_census))
+            mass = np.array(mass)
             if not mass.any():
                 raise ValueError("sample_weight is zero for all rows: nothing to select from.")
             due = self.size * mass / mass.sum()
             drawn = np.diff(np.floor(np.cumsum(due) + rng.random()), prepend=0)  # next to what is due, on average that
             own = [(int(k), k / share) if k else None for k, share in zip(drawn, due)]
             union = joined(blocks.map(_share_of_block, chooser, seed, own=own))
+            self._tell_lost(united(totals), class_totals(union.y, union.weights), stacklevel=7)
             return union.ids, union.weights
         if self.size < self._size_per_column * blocks.d:
             union = uniform_rows(blocks, max(blocks.lengths), rng)
@@ -321,8 +344,20 @@ class SizedSelector(Selector):
     random_state: Seed = None
 
 
-def _mass(block):
-    return float(block.weights.sum())
+def _census(block):
+    # Rows that count, their weight, and that of each class.
+    return np.count_nonzero(block.weights), float(block.weights.sum()), class_totals(block.y, block.weights)
+
+
+def united(totals):
+    """`class_totals` of several parts, joined; None if one of them has no classes."""
+    if any(one is None for one in totals):
+        return None
+    out: dict = {}
+    for one in totals:
+        for label, mass in one.items():
+            out[label] = out.get(label, 0.0) + mass
+    return out
 
 
 def _share_of_block(block, selector, seed, own):

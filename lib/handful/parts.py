@@ -7,6 +7,9 @@ from sklearn.utils.validation import has_fit_parameter
 
 from handful.types import Block, as_array, check_kind, joined, kind_of_labels
 
+MOST_CLASSES = 100  # more different numbers are counts or targets of a regression
+WIDE = 10_000  # range of whole numbers up to which classes are counted without being sorted
+
 
 def reduced(blocks, selector, size, rng):
     """At most `size` weighted rows that stand for several blocks: a Block.
@@ -92,6 +95,42 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
     return classes
 
 
+def class_totals(y, weights):
+    """The weight of each class in y, of rows that count: a dict.
+
+    None stands for y=None, for what has no classes (fractions, more than `MOST_CLASSES` numbers, dates), and for labels
+    of several columns.
+    """
+    if y is None or np.ndim(y) != 1:
+        return None
+    labels, present = as_array(y), weights > 0
+    if not present.all():
+        labels, weights = labels[present], weights[present]
+    if len(labels) == 0:
+        return {}
+    kind = kind_of_labels(labels)
+    if kind == "words":
+        places: dict = {}
+        codes = [places.setdefault(label, len(places)) for label in labels.tolist()]
+        return dict(zip(places, np.bincount(codes, weights).tolist()))
+    if kind != "numbers":
+        return None
+    if labels.dtype.kind == "O":
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind not in "biu" and not (labels == np.floor(labels)).all():
+        return None
+    low, high = float(labels.min()), float(labels.max())
+    if high - low >= WIDE:
+        found, codes = np.unique(labels, return_inverse=True)
+    else:
+        found = np.arange(int(low), int(high) + 1)
+        codes = labels.astype(np.intp) - int(low)
+    mass, there = np.bincount(codes, weights, len(found)), np.bincount(codes, minlength=len(found)) > 0
+    if np.count_nonzero(there) > MOST_CLASSES:
+        return None
+    return dict(zip(found[there].astype(labels.dtype).tolist(), mass[there].tolist()))
+
+
 def choose(selector, X, y, sample_weight, rng):
     """What a selector chooses of a part of the data, such as a leaf of a stream or a task: ``(indices, weights)``.
 
@@ -113,6 +152,7 @@ def choose(selector, X, y, sample_weight, rng):
     if hasattr(selector, "select_one_class") and of_one_class(y, sample_weight):
         X, _, sample_weight = selector._check_input(X, y, sample_weight)
         return selector.select_one_class(X, sample_weight, rng)
+    selector._of_a_part = True
     selector.fit(X, y, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
 

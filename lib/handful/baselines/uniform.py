@@ -4,7 +4,8 @@ import numpy as np
 
 from handful.blocks import uniform_rows
 from handful.checks import check_size
-from handful.coreset import SizedSelector
+from handful.coreset import SizedSelector, _census, united
+from handful.parts import class_totals
 
 
 class UniformCoreset(SizedSelector):
@@ -32,6 +33,7 @@ class UniformCoreset(SizedSelector):
     _takes_sparse = True
     _reads = False
     _reads_y = False
+    _draws = True
 
     def _select(self, X, y, sample_weight, rng):
         present = np.flatnonzero(sample_weight)
@@ -39,6 +41,8 @@ class UniformCoreset(SizedSelector):
         return indices, sample_weight[indices] * (len(present) / self.size)
 
     def _select_blocks(self, blocks, rng):
-        drawn = uniform_rows(blocks, self.size, rng)
+        census = list(blocks.map(_census))
+        drawn = uniform_rows(blocks, self.size, rng, np.array([n for n, *_ in census]))
         check_size(self.size, len(drawn), blocks.n)
+        self._tell_lost(united([totals for *_, totals in census]), class_totals(drawn.y, drawn.weights), stacklevel=7)
         return drawn.ids, drawn.weights

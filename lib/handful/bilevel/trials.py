@@ -12,7 +12,8 @@ def select_in_proxy(selector, proxy, X, y, sample_weight):
     """What a selector chooses in a proxy's features of the rows, or in the rows themselves: ``(indices, weights)``."""
     if proxy is not None:
         X = proxy.fit_transform(X, y).astype(np.float32)  # which selection reads fastest
-    selector.fit(X, y, sample_weight=sample_weight)
+    # What looks at no labels gets none: a class that one draw of several misses is no news.
+    selector.fit(X, y if selector._needs_y else None, sample_weight=sample_weight)
     return selector.indices_, selector.weights_
 
 

@@ -168,6 +168,7 @@ class LightweightCoreset(SizedSelector):
     _takes_sparse = True
     _reads_y = False
     _repeats = True
+    _draws = True
     _ranks = False
 
     size: Count = 1000

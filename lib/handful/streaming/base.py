@@ -1,5 +1,6 @@
 """`StreamMemory`: what merge and reduce and the reservoirs share: checks of the input, and the rows they hold."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -154,6 +155,14 @@ class StreamMemory(Options):
         self._top = self._chosen() if self._top is None else self._top  # kept until the next chunk
         if self._top is None:
             raise ValueError("the stream has had no row of positive weight so far: there is no coreset yet.")
+        lost = [] if self._classes is None else np.setdiff1d(self._classes, self._top.y).tolist()
+        if lost:
+            warnings.warn(
+                f"no row of class {', '.join(map(repr, lost[:3]))} is left of the stream, of {len(self._classes)} "
+                "classes: a classifier trained on its rows does not know it. A larger size keeps more, and "
+                "StratifiedCoreset a row of each class where size allows.",
+                stacklevel=3,
+            )
         return self._top
 
     def _start(self):
