@@ -45,10 +45,12 @@ def last_entry(X, value):
     return X
 
 
-# What is done to a chunk of two classes, 0 and 1. The first are bad for every stream, the next for some selectors.
-EVERY = {
+# What is done to a chunk of two classes, 0 and 1. Labels may be missing where nothing looks at them.
+MISSING = {
     "None": lambda X, y: (X, last(y, None, object)),
     "NaN label": lambda X, y: (X, last(y, np.nan)),
+}
+EVERY = {
     "inf": lambda X, y: (last_entry(X, np.inf), y),
     "columns": lambda X, y: (X[:, :2], y),
     "sparse": lambda X, y: (sparse.csr_array(X), y),
@@ -63,7 +65,7 @@ WEIGHTS = {
     "infinite sum": lambda X, y: (X, y, np.full(len(y), 1e308)),
 }
 HUGE = {"1e80": lambda X, y: (last_entry(X, 1e80), y)}
-NO_CLASSES = {"continuous": lambda X, y: (X, last(y, 0.5))}
+NO_CLASSES = MISSING | {"continuous": lambda X, y: (X, last(y, 0.5))}
 MANY = {
     "third class": lambda X, y: (X, np.full(len(y), 2)),
     "third class among others": lambda X, y: (X, last(y, 2)),
@@ -71,7 +73,7 @@ MANY = {
 }
 THIRTEEN = {"more classes than points": lambda X, y: (np.repeat(X, 7, axis=0), np.arange(7 * len(y)) % 13)}
 TWO_CLASSES = HUGE | NO_CLASSES | MANY
-HUGE_TARGET = {"huge target": lambda X, y: (X, last(y, 1e80))}
+HUGE_TARGET = MISSING | {"huge target": lambda X, y: (X, last(y, 1e80))}
 NEGATIVE = {"negative count": lambda X, y: (X, last(y, -1))}
 SELECTORS = {
     "uniform": (UniformCoreset(), {}),
@@ -189,8 +191,16 @@ def test_labels_of_rows_of_weight_zero_do_not_count():
     assert set(stream.partial_fit(X_ALL, Y_ALL).rows()[1]) <= {0, 1}
 
 
-@pytest.mark.parametrize("make", [Reservoir, ClassBalancedReservoir])
-@pytest.mark.parametrize("spoil", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize(
+    ("make", "spoil"),
+    [
+        *(pytest.param(Reservoir, spoil, id=bad) for bad, spoil in EVERY.items()),
+        *(
+            pytest.param(ClassBalancedReservoir, spoil, id=f"balanced {bad}")
+            for bad, spoil in (EVERY | MISSING).items()
+        ),
+    ],
+)
 def test_a_reservoir_refuses_a_bad_chunk_and_goes_on_as_if_it_had_not_come(make, spoil):
     stream = make(SIZE, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30])
     undisturbed, before = make(SIZE, random_state=0).partial_fit(X_ALL[:30], Y_ALL[:30]), state(stream)

@@ -19,7 +19,7 @@ from handful.checks import MAX_SEED, as_generator, check_array, check_labels, ch
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Seed, Table, as_array, readable, take_rows
+from handful.types import Seed, Table, as_array, kind_of_labels, readable, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
@@ -300,8 +300,10 @@ def _check_known(y, classes):
     # Of one column of labels; what else there may be is the estimator's to say.
     if classes is None or np.ndim(classes) != 1 or np.ndim(y) != 1:
         return
-    labels, known = np.unique(as_array(y)), np.asarray(classes)
-    unknown = labels[~np.isin(labels, known)].tolist()
+    labels, known = as_array(y), np.asarray(classes)
+    if kind_of_labels(labels) != kind_of_labels(known):
+        raise ValueError(f"y holds {kind_of_labels(labels)}, but the classes are {known.tolist()}.")
+    unknown = np.unique(labels[~np.isin(labels, known)]).tolist()
     if unknown:
         raise ValueError(
             f"y holds labels that are not among the classes {known.tolist()}: {unknown[:5]}. All labels that will come "
