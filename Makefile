@@ -86,7 +86,7 @@ $(STAMP): pyproject.toml constraints.txt
 		without=$${without:-$$python}; \
 	done; \
 	if [ -n "$$chosen" ]; then \
-		echo "Setting up .venv with $$chosen: some minutes, 2 GB (more where torch comes with CUDA)"; \
+		echo "Setting up .venv with $$chosen: some minutes, 2.8 GB (more where torch comes with CUDA)"; \
 		rm -rf .venv && "$$chosen" -m venv .venv; \
 	elif [ -n "$$without" ]; then \
 		echo "$$without comes without venv, which Debian and Ubuntu have in a package of its own:" >&2; \
