@@ -56,6 +56,15 @@ def test_its_speeds_are_those_of_the_table():
     assert set(said) <= {f"{ratio:.{digits}f}" for ratio in ratios for digits in (1, 2)}
 
 
+def test_the_tally_of_claims_is_that_of_the_records():
+    """Between its marks stands what `handful report` prints last, with names of claims as code."""
+    site = pytest.importorskip("handful_papers.site")
+    if "<!-- tally: begin -->" not in README:
+        pytest.skip("the README has no tally of claims")
+    told = README.partition("<!-- tally: begin -->")[2].partition("<!-- tally: end -->")[0]
+    assert " ".join(told.replace("`", "").split()) == site.summary(site.item_rows()[0])
+
+
 def test_both_tables_of_methods_have_one_order():
     longer = (ROOT / "docs" / "start" / "which_method.md").read_text(encoding="utf-8")
     short, rows = (_first_cells(text) for text in (README.partition("## Which method")[2], longer))

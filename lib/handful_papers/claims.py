@@ -43,6 +43,7 @@ class Claim:
     on : list of str, data sets that the claim names; where the run did not take them, it is "cannot tell" for data
     printed : dict or None, which printed numbers make the same comparison in the paper; see `printed_settings`
     printed_verdict : str, what the rule says of them; "disagrees" says that the paper's own table does not show it
+    softened : bool, whether its rule was made milder after its result was known; `docs/history.md` says how
     note : str, what a reader must know beside it
     letter : str, what we think is the reason, as one would write it to the authors, where the claim disagrees
     """
@@ -61,6 +62,7 @@ class Claim:
     on: list = field(default_factory=list)
     printed: dict | None = None
     printed_verdict: str = AGREES
+    softened: bool = False
     note: str = ""
     letter: str = ""
 

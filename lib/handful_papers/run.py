@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from handful_papers.claims import judge_all, read_record
-from handful_papers.experiment import GPU, claims_table, figure, names, read_rows, reductions, run_of
+from handful_papers.experiment import GPU, figure, names, read_rows, reductions, run_of
 from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
 
@@ -108,14 +108,36 @@ def reproduce(runs, *, figures=FIGURES, jobs=1, force=False, tell=print):
             outcomes[run.name] = "current"
     due = [run for run in runs if run.name not in outcomes]
     threads = max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) // jobs)
-    tell(f"{len(runs)} notebooks, {len(due)} to run: about {sum(run.minutes for run in due) / jobs:.3g} min.")
+    expected = {run.name: run.minutes for run in due}
+    quiet = sum(expected.values()) / jobs
+    tell(f"{len(runs)} notebooks, {len(due)} to run: about {quiet:.3g} min where nothing else runs.")
     if jobs > 1:
         due.sort(key=lambda run: -run.minutes)  # the longest first, so that no core idles at the end
     found = Parallel(jobs, return_as="generator_unordered")(delayed(_execute)(run, figures, threads) for run in due)
+    timed = []
     for i, (name, error, seconds) in enumerate(found, 1):
         outcomes[name] = error
-        tell(f"[{i}/{len(due)}] {name}: {error or 'done'} ({seconds / 60:.1f} min)")
+        minutes = expected.pop(name)
+        if not error:
+            timed.append((minutes, seconds / 60))
+        left = minutes_left(timed, expected.values(), jobs)
+        more = f"; about {left:.2g} min left" if expected else ""
+        tell(f"[{i}/{len(due)}] {name}: {error or 'done'} ({seconds / 60:.1f} min){more}")
     return outcomes
+
+
+def minutes_left(timed, expected, jobs):
+    """Minutes until the other notebooks have run: those expected, times what the finished ones took over theirs.
+
+    Parameters
+    ----------
+    timed : list of (expected, taken), minutes of the notebooks that have run
+    expected : minutes of the others
+    jobs : int, notebooks at a time
+    """
+    planned, taken = sum(one for one, _ in timed), sum(one for _, one in timed)
+    slower = taken / planned if planned else 1.0
+    return slower * sum(expected) / jobs
 
 
 def _is_current(run, figures):
@@ -246,9 +268,9 @@ def _read_notebook(path):
 
 
 def judge_again(path):
-    """Judge a record again from its rows and parameters, by what is declared now; whether it or its notebook changed.
+    """Judge a record again from its rows and parameters, by what is declared now; whether its verdicts changed.
 
-    The executed notebook takes today's text, code and verdicts; its other outputs stay.
+    Rows, pictures and executed notebook stay: they are what ran.
 
     Raises
     ------
@@ -266,32 +288,11 @@ def judge_again(path):
         except Exception as error:  # of damaged rows `evidence` raises whatever comes first
             raise ValueError(f"{path.with_suffix('.csv')} cannot be judged: {error!r:.200}") from error
     record |= {"claims": judged, "reductions": reductions(record["item"], record["parameters"])}
-    new = {path: to_json(record), path.with_suffix(".ipynb"): _refreshed(path, record)}
-    changed = [file for file, text in new.items() if text and text != file.read_text(encoding="utf-8")]
-    for file in changed:
-        write_atomically(file, new[file])
-    return bool(changed)
-
-
-def _refreshed(path, record):
-    """A record's executed notebook with today's cells and the record's claims; "" where the cells are not today's."""
-    import nbformat
-
-    if not path.with_suffix(".ipynb").is_file():
-        return ""
-    executed = _read_notebook(path.with_suffix(".ipynb"))
-    cells = [c for c in executed.cells if "injected-parameters" not in c.metadata.get("tags", [])]
-    source = nbformat.read(NOTEBOOKS / f"{record['item']}.ipynb", as_version=4).cells
-    if [c.cell_type for c in cells] != [c.cell_type for c in source]:
-        return ""
-    for cell, now in zip(cells, source):
-        cell.source = now.source
-        if now.source.endswith("exp.claims_table()"):
-            table = claims_table(record["claims"])
-            data = {"text/html": table.to_html(), "text/plain": table.data.to_string()}
-            cell.outputs = [o for o in cell.outputs if "text/html" not in o.get("data", {})]
-            cell.outputs.append(nbformat.v4.new_output("display_data", data))
-    return tidy(executed)
+    new = to_json(record)
+    changed = new != path.read_text(encoding="utf-8")
+    if changed:
+        write_atomically(path, new)
+    return changed
 
 
 def audit(share, only=(), figures=FIGURES, tell=print):

@@ -1,14 +1,16 @@
 """The records as tables: for the terminal, and as the site's pages on the reproduction."""
 
+import json
 import os
 import re
 from collections import Counter
 
 from handful_papers.claims import VERDICTS, number
-from handful_papers.experiment import figure, ours_text, paper_text, papers, verdict_text
+from handful_papers.experiment import claims_table, figure, ours_text, paper_text, papers, verdict_text
 from handful_papers.provenance import GENERATED, OWN
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
 
+QUICK = "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
 STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics and timing", "ours")
 
 
@@ -66,17 +68,50 @@ def by_stratum(rows):
     return {name: tally([claim for where, claim in judged if where == name]) for name in STRATA}
 
 
+def summary(rows):
+    """What a reader wants to know of the papers' claims, as a paragraph: how many agree, on which data, by what rules.
+
+    Parameters
+    ----------
+    rows : list of dict, of `item_rows`
+    """
+    judged = [(stratum(claim, row["record"]), claim) for row in rows for claim in row["claims"]]
+    counts = {name: Counter(claim["verdict"] for where, claim in judged if where == name) for name in STRATA[:3]}
+    papers_data, reduced, checks = ([counts[name][verdict] for verdict in VERDICTS] for name in STRATA[:3])
+    softened = {claim.id for row in rows for claim in figure(row["name"])["claim"] if claim.softened}
+    agreeing = [claim["id"] for where, claim in judged if where != STRATA[3] and claim["verdict"] == VERDICTS[0]]
+    milder = [name for name in agreeing if name in softened]
+    told = "On the papers' own data {} of their claims agree, {} disagree and {} are undecided; ".format(*papers_data)
+    told += "on smaller or stand-in data {}, {} and {}; of mathematics and timing {}, {} and {}.".format(
+        *reduced, *checks
+    )
+    if milder:
+        told += (
+            f" Of the {len(agreeing)} that agree, {len(milder)} do so by a rule that was made milder after its result "
+        )
+        told += f"was known ({', '.join(milder)})."
+    return told
+
+
 def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
-    """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is stale."""
+    """The table of all figures, or of `only` some, as text: minutes, data, verdicts, and what is stale.
+
+    A quick run has no verdicts, as its data are too few for any.
+    """
+    quick = tuple(profiles) == ("quick",)
     rows, refused = item_rows(profiles, figures)
     rows = [row for row in rows if only is None or row["name"] in only]
     lines = [f"Left out: {sentence}" for sentence in refused]
     for row in rows:
         state = f"stale: {row['stale']}; " if row["stale"] else ""
-        lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}; {row['verdicts']}")
-    lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
+        verdicts = "" if quick else f"; {row['verdicts']}"
+        lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}{verdicts}")
+    if not quick:
+        lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
     counts = sum(row["record"] is not None for row in rows), len(rows), sum(bool(row["stale"]) for row in rows)
-    return "\n".join([*lines, "{} of {} figures on record, {} stale.".format(*counts)])
+    lines.append("{} of {} figures on record, {} stale.".format(*counts))
+    lines.append(QUICK if quick else summary(rows))
+    return "\n".join(lines)
 
 
 def verdict_table():
@@ -171,6 +206,26 @@ def with_claims(text):
     return re.sub(r"<!-- claims of (\w+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
 
 
+def with_verdicts_on_record(text, claims):
+    """An executed notebook for the site, whose table of verdicts is the record's, also where it was judged again since.
+
+    Parameters
+    ----------
+    text : str, the notebook as it ran, in JSON
+    claims : list of dict, of its record
+    """
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        shows_claims = cell["cell_type"] == "code" and "".join(cell["source"]).endswith("exp.claims_table()")
+        if not shows_claims:
+            continue
+        table = claims_table(claims)
+        data = {"text/html": table.to_html(), "text/plain": table.data.to_string()}
+        others = [output for output in cell["outputs"] if "text/html" not in output.get("data", {})]
+        cell["outputs"] = [*others, {"output_type": "display_data", "metadata": {}, "data": data}]
+    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
 def write_pages(docs):
     """Write the pages on the reproduction into the folder of the site's sources: the paths of what is there now.
 
@@ -191,7 +246,7 @@ def write_pages(docs):
     for row in item_rows()[0]:
         executed = row["path"].with_suffix(".ipynb") if row["path"] else None
         if executed and executed.is_file():
-            text = executed.read_text(encoding="utf-8")
+            text = with_verdicts_on_record(executed.read_text(encoding="utf-8"), row["claims"])
             pages[notebooks / f"{row['name']}.ipynb"] = text.replace("](../../figures/", "](../../../figures/")
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Verdicts: intervals against closed forms, rules that could have come out otherwise, and the schema of a record."""
 
+import json
 import math
 import shutil
 
@@ -199,6 +200,21 @@ def test_the_committed_records_are_whole_current_clean_and_their_verdicts_follow
     page = FIGURES.parent / "docs" / "field.md"
     text = page.read_text(encoding="utf-8")
     assert site.with_claims(text) == text, "docs/field.md: handful report --judge"
+
+
+def test_the_sites_copy_of_a_notebook_has_the_verdicts_on_record_and_is_else_what_ran():
+    (path, record), *_ = records()[0]
+    ran = path.with_suffix(".ipynb").read_text(encoding="utf-8")
+    claims = [
+        claim | {"verdict": "cannot tell", "reason": "noise", "why": "<as judged again>"} for claim in record["claims"]
+    ]
+    shown = json.loads(site.with_verdicts_on_record(ran, claims))
+    for cell, before in zip(shown["cells"], json.loads(ran)["cells"]):
+        if "".join(cell["source"]).endswith("exp.claims_table()"):
+            told = "".join(cell["outputs"][-1]["data"]["text/plain"])
+            assert told.count("as judged again") == told.count("cannot tell (noise)") == len(claims)
+        else:
+            assert cell == before
 
 
 def test_reductions_look_into_dicts_and_leave_out_what_is_no_protocol():

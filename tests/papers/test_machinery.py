@@ -16,7 +16,7 @@ import papermill
 import pytest
 from cells import run_handful
 from handful_papers.claims import read_record
-from handful_papers.run import check_gpu, plan
+from handful_papers.run import check_gpu, minutes_left, plan
 from handful_papers.tasks import part, run_task, workers
 from joblib import delayed
 
@@ -120,6 +120,8 @@ def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_num
     assert done.returncode == 1, done.stderr
     assert "demo/bad: failed, cell 3: ZeroDivisionError: division by zero" in done.stdout
     assert "demo/fig: done" in done.stdout
+    assert "2 notebooks, 2 to run: about 0.1 min where nothing else runs." in done.stdout
+    assert done.stdout.count("min left") == 1  # after the first of the two
     record = read_record(checkout.record("laptop"))
     assert (record["profile"], record["parameters"]["n"], record["seeds"]) == ("laptop", 5, [0, 1, 2])
     assert record["reductions"] == ["n = 5 instead of 10", "n_seeds = 3 instead of 9"]
@@ -142,11 +144,12 @@ def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_num
 
     entry = checkout.papers / "demo" / "fig.toml"
     entry.write_text(ENTRY.replace("n = 5", "n = 6").replace("above = 0.0", "above = 0.5"))
+    ran = checkout.record("laptop").with_suffix(".ipynb").read_bytes()
     judged = checkout.handful("report", "--judge")
     assert "parameters n changed" in judged.stdout
     assert "judged anew: demo/fig at laptop" in judged.stdout
     assert read_record(checkout.record("laptop"))["claims"][0]["verdict"] == "disagrees"
-    assert "disagrees" in checkout.record("laptop").with_suffix(".ipynb").read_text()
+    assert checkout.record("laptop").with_suffix(".ipynb").read_bytes() == ran  # it is what ran
     entry.write_text(ENTRY)
 
 
@@ -160,6 +163,9 @@ def test_a_killed_sweep_goes_on_where_it_stopped(checkout):
     after = {path.name for path in checkout.calls.iterdir() if path.name.startswith("a")} - before
     assert {name[:3] for name in before} >= {"a 0", "a 1", "a 2"}
     assert {name[:3] for name in after} == {"a 2"}
+    told = checkout.handful("report", "--profile", "quick").stdout
+    assert told.splitlines()[-1].startswith("Quick runs test the code; verdicts are those of profile laptop")
+    assert "agree" not in told
     assert pd.read_csv(checkout.record().with_suffix(".csv")).value.tolist() == [3, 4, 5, 3.25, 4.25, 5.25]
 
 
@@ -279,6 +285,13 @@ def test_a_killed_task_goes_on_after_its_last_part_and_counts_the_seconds_of_tho
     assert (rows, made) == ([{"part": name} for name in "abc"], ["c"])
     assert seconds > 0.06
     assert part("a", lambda: "anew") == "anew"  # outside of a task nothing is kept
+
+
+def test_the_minutes_that_are_left_go_by_the_pace_of_what_has_run():
+    assert minutes_left([], [2.0, 4.0], 1) == 6.0
+    assert minutes_left([(0.5, 3.0)], [2.0, 4.0], 1) == 36.0
+    assert minutes_left([(0.5, 3.0), (1.5, 1.0)], [2.0, 4.0], 2) == 6.0
+    assert minutes_left([(0.5, 3.0)], [], 1) == 0.0
 
 
 def test_profile_gpu_is_profile_paper_but_for_what_its_entry_says_and_is_refused_without_a_gpu(monkeypatch):
