@@ -4,6 +4,7 @@
 if the data are dask's. Only what the functions return comes into this process.
 """
 
+import math
 import pickle
 from contextlib import suppress
 from copy import copy
@@ -22,8 +23,8 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.sources import exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
-from handful.types import Block, check_form, form_of, join_rows, joined, missing, readable
+from handful.sources import are_names, exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
+from handful.types import Block, check_form, check_types, form_of, join_rows, joined, missing, readable, types_of
 
 
 class Blocks:
@@ -33,7 +34,9 @@ class Blocks:
     ----------
     X : an array, memory map, frame or CSR matrix, shape (n, d); or files of arrays (.npy) or frames (.parquet): a
         folder, a pattern such as "rows/X*.npy", or a list of paths, which gives their order (else by name, X2 before
-        X10); or a dask array or frame, or a dask bag of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``
+        X10). A Path is a path, and so is a string that names what is there; other strings may be patterns. In folders
+        and patterns names that begin with "." or "_" are skipped, as in pandas, pyarrow and dask. Or a dask array or
+        frame, or a dask bag of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``
     y, sample_weight : of the same kind, with one entry a row: arrays, .npy files of the same lengths, dask arrays or
         series; for .parquet files a column's name; None for a bag
     rows : int or None; the most rows of a block that is cut from an array or a .npy file, None for 2**24 entries
@@ -51,9 +54,10 @@ class Blocks:
     Raises
     ------
     ValueError
-        for files that are not there, lengths that differ, and .npy files of another width or type than the first. What
-        differs between blocks (columns or their order, labels in some of them only, numbers and words, sparse and
-        dense), NaN and infinity are named when they are read, with the file
+        for files that are not there or cannot be read, lengths that differ, and files of another width or type than
+        the first. What differs between blocks (columns or their order, types, labels in some of them only, sparse and
+        dense), NaN and infinity are named when they are read, with the file. Two things are joined: words of any
+        length, and categories, which get the levels of all parts
 
     Examples
     --------
@@ -75,11 +79,12 @@ class Blocks:
         keep: Any = None,
     ) -> None:
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
-        make = of_dask if self._dask else of_files if is_files(X) else of_arrays
+        files = is_files(X) or are_names(X)
+        make = of_dask if self._dask else of_files if files else of_arrays
         # A piece is what is read at once: a function without arguments, or a task of dask, that gives (X, y, weights).
         self._pieces, self._shapes, self.like = make(X, y, sample_weight, rows, columns)
         self._least, self.verbose, self.keep = 1, verbose, keep
-        if keep is not None and not is_files(X):
+        if keep is not None and not files:
             raise ValueError("keep must be None for rows that are no files: nothing tells whether they have changed.")
 
     @property
@@ -99,7 +104,7 @@ class Blocks:
 
     @property
     def d(self):
-        return self.shapes[0][1]
+        return math.prod(self.shapes[0][1:-1])
 
     @property
     def _groups(self):
@@ -152,7 +157,7 @@ class Blocks:
         found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
         for i, (form, result) in enumerate(found):
             first = first or form
-            check_form(first, form, f"block {i}", "block 0")
+            _check_alike(first, form, f"block {i}", "block 0")
             yield result
 
     def take(self, indices):
@@ -266,15 +271,25 @@ def _itself(block):
 def _read(pieces, start):
     parts = [piece() if callable(piece) else piece for piece in pieces]
     parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
-    forms = [form_of(X, y) | {"weights": f"{'no ' * (w is None)}sample_weight"} for X, y, w in parts]
+    parts = [part for part in parts if part[0].shape[0]] or parts[:1]  # of no rows the types may be any
+    forms = [_forms(*part) for part in parts]
     for form in forms:
-        check_form(forms[0], form, "a part of it", "another part")
+        _check_alike(forms[0], form, "a part of it", "another part")
     X, y, weights = (join_rows(values) for values in zip(*parts))
     check_consistent_length(X, y, weights)
     X = readable(X)
     ids = start + np.arange(X.shape[0])
     weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
     return forms[0], Block(X, y, weights, ids)
+
+
+def _forms(X, y, weights):
+    return form_of(X, y) | {"weights": f"{'no ' * (weights is None)}sample_weight"}, types_of(X, y)
+
+
+def _check_alike(before, now, name, others):
+    check_form(before[0], now[0], name, others)
+    check_types(before[1], now[1], name, others)
 
 
 def _shape(piece):

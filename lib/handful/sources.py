@@ -5,6 +5,7 @@ as `handful.blocks.Blocks` does. Each gives the pieces, functions or tasks of da
 shapes, (rows, columns, entries) each, None where dask knows none; and X without its rows, None where that is unknown.
 """
 
+import glob
 import os
 import re
 from functools import partial
@@ -16,13 +17,19 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length
 
-from handful.types import readable
+from handful.types import readable, type_of
 
 ENTRIES = 1 << 24  # entries of a block that is cut from an array or a file: 128 MiB of float64
 SHARE = 0.5  # of the memory, which the numbers of an array may take
+SUFFIXES = ".npy", ".parquet"  # of files that are read
+HIDDEN = ".", "_"  # with which names begin that are not meant for readers
+NAMES = str, bytes, PathLike
 GROUP = Path("/proc/self/cgroup")  # names the control groups of this process
 GROUPS = Path("/sys/fs/cgroup")
 SIDES = "handful's y", "handful's sample_weight"  # columns that travel with those of a dask frame
+
+
+DIGITS = re.compile(r"(\d+)")
 
 
 def is_dask(*data):
@@ -31,9 +38,19 @@ def is_dask(*data):
 
 
 def is_files(X):
-    """Whether X names files: a path, a pattern or a list of paths."""
-    paths = X if isinstance(X, list) else [X]
-    return len(paths) > 0 and all(isinstance(path, str | PathLike) for path in paths)
+    """Whether X names files of rows: a path, a pattern, or a list of Paths to .npy or .parquet files.
+
+    A list of strings is rows: words or texts. Only `handful.blocks.Blocks` takes it for names.
+    """
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(isinstance(path, PathLike) and _suffix(path) in SUFFIXES for path in X)
+    return isinstance(X, NAMES)
+
+
+def are_names(X):
+    """Whether X is a name, or a list of names only."""
+    names = X if isinstance(X, list | tuple) else [X]
+    return len(names) > 0 and all(isinstance(name, NAMES) for name in names)
 
 
 def exceeds_memory(X):
@@ -112,7 +129,7 @@ def _slices(X, y, sample_weight, stretch):
 
 
 def _rows(array, stretch):
-    array = np.load(array, mmap_mode="r") if isinstance(array, Path) else array
+    array = _mapped(array) if isinstance(array, Path) else array
     rows = array.iloc[stretch] if hasattr(array, "iloc") else array[stretch]
     return np.array(rows) if isinstance(array, np.memmap) else rows  # a view would keep its pages in memory
 
@@ -120,59 +137,166 @@ def _rows(array, stretch):
 def of_files(X, y, sample_weight, rows, columns):
     """Pieces of .npy files and of the row groups of parquet files."""
     paths = _paths("X", X)
-    if paths[0].suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        tables = [(path, pq.ParquetFile(path)) for path in paths]
-        like = tables[0][1].schema_arrow.empty_table().to_pandas()
-        sides = [name for name in (y, sample_weight) if name is not None]
-        for name in [*sides, *(columns or [])]:
-            if not isinstance(name, str) or name not in like.columns:
-                known = ", ".join(map(str, like.columns))
-                raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {known}.")
-        like = like[columns or [name for name in like.columns if name not in sides]]
-        groups = [(path, table.metadata, i) for path, table in tables for i in range(table.num_row_groups)]
-        pieces = [partial(_row_group, path, i, columns, y, sample_weight) for path, _, i in groups]
-        lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
-        return pieces, [(n, d, n * d) for n in lengths], like
+    if _suffix(paths[0]) == ".parquet":
+        return _of_frames(paths, y, sample_weight, columns)
     sides = [("y", y), ("sample_weight", sample_weight)]
     sides = [[None] * len(paths) if side is None else _paths(name, side, len(paths)) for name, side in sides]
-    pieces, shapes, like = [], [], None
+    pieces, shapes = [], []
+    first = [None if path is None else (path, _mapped(path)) for path in (paths[0], sides[0][0])]
     for files in zip(paths, *sides):
-        arrays = [None if path is None else np.load(path, mmap_mode="r") for path in files]
+        arrays = [None if path is None else _mapped(path) for path in files]
         check_consistent_length(*arrays)
-        like = arrays[0][:0] if like is None else like
-        if (arrays[0].dtype, arrays[0].shape[1:]) != (like.dtype, like.shape[1:]):
-            forms = [f"rows of {a.dtype} and shape {a.shape[1:]}" for a in (arrays[0], like)]
-            raise ValueError(f"{files[0]} has {forms[0]}, but {paths[0]} has {forms[1]}; give all files in one form.")
+        for path, array, before in zip(files, arrays, first):
+            if path is not None:
+                _check_same_form(path, array, *before)
         more = _stretches(partial(_slices, *files), arrays[0].shape, arrays[0].size, rows)
         pieces, shapes = pieces + more[0], shapes + more[1]
-    return pieces, shapes, like
+    return pieces, shapes, first[0][1][:0]
 
 
-def _paths(name, X, n_files=None):
-    if not is_files(X):
-        raise ValueError(f"{name} must name files, as X does, got {type(X).__name__}.")
-    if isinstance(X, list):
-        found = [Path(path) for path in X]
-    else:
-        path = Path(X)
-        found = path.iterdir() if path.is_dir() else path.parent.glob(path.name)
-        found = [p for p in found if p.suffix in (".npy", ".parquet")]
-        found.sort(key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p.name)])
-    if len({p.suffix for p in found}) != 1 or len(found) != (n_files or len(found)):
-        wanted = f"{n_files} files, one for each of X" if n_files else "files of arrays (.npy) or frames (.parquet)"
-        raise ValueError(f"{name} must name {wanted}, got {len(found)} at {str(X)!r}.")
+def _check_same_form(path, array, first_path, first):
+    forms = [f"rows of {type_of(a)} and shape {a.shape[1:]}" for a in (array, first)]
+    if forms[0] != forms[1]:
+        raise ValueError(f"{path} has {forms[0]}, but {first_path} has {forms[1]}; give all files in one form.")
+
+
+def _mapped(path):
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as an array (.npy): {error}") from error
+    if array.ndim == 0:
+        raise ValueError(f"{path} cannot be read as rows: it holds one number.")
+    return array
+
+
+def _of_frames(paths, y, sample_weight, columns):
+    tables = [_table(path) for path in paths]
+    forms = [table.schema_arrow.empty_table().to_pandas() for table in tables]
+    like = forms[0]
+    sides = [name for name in (y, sample_weight) if name is not None]
+    for name in [*sides, *(columns or [])]:
+        if not isinstance(name, str) or name not in like.columns:
+            known = ", ".join(map(str, like.columns))
+            raise ValueError(f"{paths[0]} has no column {str(name)[:40]!r}, only {known}.")
+    read = like.columns if columns is None else [*columns, *sides]
+    for path, form in zip(paths, forms):
+        for name in read:
+            if name in form.columns and type_of(form[name]) != type_of(like[name]):
+                raise ValueError(
+                    f"column {name!r} of {path} is {type_of(form[name])}, but of {paths[0]} {type_of(like[name])}; "
+                    "give all files in one form."
+                )
+    wider = _of_missing_values(tables, like[list(read)])
+    groups = [(path, table.metadata, i) for path, table in zip(paths, tables) for i in range(table.num_row_groups)]
+    pieces = [partial(_row_group, path, i, columns, y, sample_weight, wider) for path, _, i in groups]
+    like = like[columns or [name for name in like.columns if name not in sides]]
+    lengths, d = [metadata.row_group(i).num_rows for _, metadata, i in groups], like.shape[1]
+    return pieces, [(n, d, n * d) for n in lengths], like
+
+
+def _of_missing_values(tables, like):
+    # Column -> the type that pandas gives integers and booleans where one is missing in any row group.
+    types = {"i": "float64", "u": "float64", "b": "object"}
+    kinds = {
+        str(name): getattr(dtype, "kind", "O") for name, dtype in like.dtypes.items() if isinstance(dtype, np.dtype)
+    }
+    found = {}
+    for metadata in (table.metadata for table in tables):
+        places = [j for j in range(metadata.num_columns) if kinds.get(metadata.schema.column(j).path) in types]
+        for i in range(metadata.num_row_groups):
+            for column in map(metadata.row_group(i).column, places):
+                if column.statistics is not None and column.statistics.null_count:
+                    found[column.path_in_schema] = types[kinds[column.path_in_schema]]
     return found
 
 
-def _row_group(path, i, columns, y, sample_weight):
+def _table(path):
     import pyarrow.parquet as pq
 
+    try:
+        return pq.ParquetFile(path)
+    except (ValueError, OSError) as error:  # those of arrow are of these kinds
+        raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
+
+
+def _row_group(path, i, columns, y, sample_weight, wider):
     sides = [name for name in (y, sample_weight) if name is not None]
-    frame = pq.ParquetFile(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
+    try:
+        frame = _table(path).read_row_group(i, columns=columns and [*columns, *sides]).to_pandas()
+    except OSError as error:  # damaged behind its head
+        raise ValueError(f"{path} cannot be read as a frame (.parquet): {error}") from error
+    frame = frame.astype({name: dtype for name, dtype in wider.items() if name in frame.columns})
     y, sample_weight = (None if name is None else frame.pop(name) for name in (y, sample_weight))
     return frame, y, sample_weight
+
+
+# --- names of files
+
+
+def _suffix(path):
+    return Path(os.fsdecode(path)).suffix.lower()
+
+
+def _paths(name, X, n_files=None):
+    if not are_names(X):
+        raise ValueError(f"{name} must name files, as X does, got {type(X).__name__}.")
+    found = [_path(path) for path in X] if isinstance(X, list | tuple) else _named_by(X)
+    suffixes = [_suffix(path) for path in found]
+    wanted = f"{name} must name files of arrays (.npy) or frames (.parquet)"
+    if not found:
+        raise ValueError(f"{wanted}, got 0 at {os.fsdecode(X)!r}{_way_out(X)}.")
+    for path, suffix in zip(found, suffixes):
+        if suffix not in SUFFIXES:
+            raise ValueError(f"{wanted}, got {path}.")
+        if suffix != suffixes[0]:
+            raise ValueError(f"{wanted}, all of one kind, got {found[0]} and {path}.")
+        if not path.is_file():
+            raise ValueError(f"{path} is no file.")
+    if n_files is not None and len(found) != n_files:
+        raise ValueError(f"{name} must name {n_files} files, one for each of X, got {len(found)} at {str(X)!r}.")
+    return found
+
+
+def _path(name):
+    return Path(os.path.expanduser(os.fsdecode(name)))  # as it is for an unknown ~user
+
+
+def _named_by(X):
+    # One file, those of a folder, or those that a pattern fits; by name, X2 before X10.
+    path = _path(X)
+    if path.is_dir():
+        found = [one for one in path.iterdir() if not one.name.startswith(HIDDEN)]
+    elif os.path.exists(path):
+        return [path]
+    elif isinstance(X, PathLike):
+        return []
+    else:
+        found = _fitting(path)
+    return sorted((one for one in found if _suffix(one) in SUFFIXES), key=_by_number)
+
+
+def _fitting(pattern):
+    # What is hidden, as pandas, pyarrow and dask have it, counts only where the pattern names it.
+    parts = pattern.parts
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    found = [Path(name) for name in glob.glob(str(pattern), recursive=True)]
+    if any(part.startswith(HIDDEN) for part in parts[first:]):
+        return found
+    return [one for one in found if not any(part.startswith(HIDDEN) for part in one.parts[first:])]
+
+
+def _by_number(path):
+    return [[int(s) if s.isdigit() else s for s in DIGITS.split(part)] for part in path.parts]
+
+
+def _way_out(X):
+    name = os.fsdecode(X)
+    if "://" in name:
+        return "; what is not on this machine's disks comes by dask, as dask.dataframe.read_parquet(...)"
+    if isinstance(X, PathLike) and glob.has_magic(name):
+        return "; a Path is one file or folder, a pattern is a string"
+    return "; names that begin with . or _ are skipped" if _path(X).is_dir() else ""
 
 
 def of_dask(X, y, sample_weight, rows, columns):

@@ -146,8 +146,30 @@ def join_rows(parts):
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 
-        return pd.concat(parts)
+        return pd.concat(_with_common_levels(parts))
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+
+
+def _with_common_levels(parts):
+    # Columns of categories with other levels, which pandas would make objects of, get those of all parts.
+    if parts[0].ndim == 1:
+        return _columns_of_common_levels(parts)
+    parts = [part.copy(deep=False) for part in parts]
+    for j, dtype in enumerate(parts[0].dtypes):
+        if hasattr(dtype, "categories"):
+            for part, column in zip(parts, _columns_of_common_levels([part.iloc[:, j] for part in parts])):
+                part.isetitem(j, column)
+    return parts
+
+
+def _columns_of_common_levels(columns):
+    levels = [getattr(column.dtype, "categories", None) for column in columns]
+    if any(own is None for own in levels) or all(own.equals(levels[0]) for own in levels):
+        return columns
+    from pandas.api.types import union_categoricals
+
+    union = union_categoricals(columns).categories
+    return [column.cat.set_categories(union) for column in columns]
 
 
 def take_rows(array, indices):
@@ -173,6 +195,28 @@ def take_rows(array, indices):
 
         return array[torch.as_tensor(indices, device=array.device)]
     return (array if isinstance(array, np.ma.MaskedArray) else np.asarray(array))[indices]
+
+
+def types_of(X, y):
+    """The types of the values, by the words of a message that says what has them: a dict."""
+    columns = getattr(X, "columns", None)
+    if hasattr(X, "iloc") and columns is not None:
+        found = {f"column {name!r}": type_of(X.iloc[:, j]) for j, name in enumerate(columns)}
+    else:
+        found = {"X": type_of(X)}
+    return found if y is None else found | {"y": type_of(y)}
+
+
+def type_of(values):
+    """The type of an array or a column in words, alike where joining them keeps it."""
+    dtype = getattr(values, "dtype", None)
+    dtype = np.asarray(values).dtype if dtype is None else dtype
+    levels = getattr(dtype, "categories", None)
+    if levels is not None and dtype.ordered:
+        return f"ordered categories {' < '.join(map(str, levels))}"
+    if levels is not None:
+        return f"categories of {levels.dtype}"
+    return "words" if getattr(dtype, "kind", "O") in "US" else str(dtype)
 
 
 def form_of(X, y):
@@ -217,4 +261,14 @@ def check_form(before, now, name, others):
         if now[what] != before[what]:
             raise ValueError(
                 f"{name} has {now[what]}, but {others} has {before[what]}; give every part in the same form."
+            )
+
+
+def check_types(before, now, name, others):
+    """ValueError where a part's types `now` are not the types `before` of the `others`."""
+    for what in before:
+        if now[what] != before[what]:
+            raise ValueError(
+                f"{name} has {what} of {now[what]}, but {others} has it of {before[what]}; give every part in the same "
+                "types."
             )
