@@ -8,6 +8,7 @@ shapes, (rows, columns, entries) each, None where dask knows none; and X without
 import glob
 import os
 import re
+import warnings
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -269,10 +270,14 @@ def _named_by(X):
         found = [one for one in path.iterdir() if not one.name.startswith(HIDDEN)]
     elif os.path.exists(path):
         return [path]
-    elif isinstance(X, PathLike):
-        return []
     else:
         found = _fitting(path)
+        if found and isinstance(X, PathLike):
+            warnings.warn(
+                f"there is no {path}; it is read as a pattern. A Path will be one file or folder: give str(path).",
+                FutureWarning,
+                stacklevel=2,
+            )
     return sorted((one for one in found if _suffix(one) in SUFFIXES), key=_by_number)
 
 
@@ -294,8 +299,6 @@ def _way_out(X):
     name = os.fsdecode(X)
     if "://" in name:
         return "; what is not on this machine's disks comes by dask, as dask.dataframe.read_parquet(...)"
-    if isinstance(X, PathLike) and glob.has_magic(name):
-        return "; a Path is one file or folder, a pattern is a string"
     return "; names that begin with . or _ are skipped" if _path(X).is_dir() else ""
 
 
