@@ -191,7 +191,7 @@ def test_values_of_tables_stay_in_one_piece_and_sentences_break(pages):
     )
     style = (DOCS / "_static" / "site.css").read_text(encoding="utf-8")
     assert ".value { white-space: nowrap; }" in style
-    assert "table.dataframe" in style
+    assert ".output table {" in style
 
 
 @pytest.mark.timeout(1200)
