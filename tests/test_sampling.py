@@ -13,6 +13,8 @@ from handful.sampling import (
 )
 from handful.sampling.replay import GRID
 from handful.sampling.tree import build_tree, find_leaf, set_leaves
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from qp_oracle import qp_projection
 
 N, B = 60, 20
@@ -123,6 +125,14 @@ def test_bad_probabilities_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             MixtureSampler(bad, batch_size=2)
+    for labels in (np.arange(5) % 2, list("abab")):
+        for kind in (MixtureSampler, FixedMixture):
+            with pytest.raises(
+                ValueError, match=r"of labels, one for each point, group_components\(labels\) makes them"
+            ):
+                kind(labels, batch_size=2)
+    with pytest.raises(TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\)"):
+        iter(MixtureSampler(good, batch_size=2))
     with pytest.raises(ValueError, match="uniform"):
         MixtureSampler(np.eye(4), uniform=False, batch_size=2)
     with pytest.raises(ValueError, match="batch_size must be at most the number of points"):
@@ -185,6 +195,18 @@ def test_mixture_finds_the_best_weights_in_hindsight():
         indices, _ = sampler.sample()
         sampler.update(losses[indices])
     assert cost(sampler.mixture_weights) - best < 0.02 * (cost(np.array([0, 0, 1.0])) - best)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_feedback_with_indices_and_weights_is_the_feedback(name):
+    one, two = (all_samplers(0)[name] for _ in range(2))
+    for _ in range(10):
+        (indices, weights), _ = one.sample(), two.sample()
+        losses = 1 + np.sin(indices * 1.7) ** 2
+        one.update(losses)
+        two.update(losses, indices, weights.astype(np.float32))  # as a loader delivers them
+    if hasattr(one, "probabilities"):
+        np.testing.assert_allclose(two.probabilities, one.probabilities, rtol=1e-4)
 
 
 def test_delayed_feedback_for_an_earlier_batch_is_the_feedback():
@@ -309,6 +331,87 @@ def test_oldest_slots_are_used_again_and_new_transitions_start_with_the_greatest
     assert q[new] == q.max()
     assert replay.add(3).tolist() == [0, 1, 2]
     assert replay.n == 5
+
+
+def replay_of(capacity, batch_size, seed=0):
+    options = dict(components=[(1.0, 0.01)], mixture_weights=[1.0, 0.0])
+    return PrioritizedReplay(capacity, batch_size=batch_size, random_state=seed, **options)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("more", [4, 5, 8, 11])
+def test_errors_of_transitions_that_are_gone_are_dropped(explicit, more):
+    """Late errors (ray#6534, cleanrl#511): the slots hold transitions that nobody has seen."""
+    for error in (0.0, 1e3):
+        for replay in (replay_of(4, 4), PrioritizedReplay(4, batch_size=4, random_state=0)):
+            replay.add(4)
+            drawn = replay.sample()
+            for _ in range(more):
+                replay.add()
+            before = getattr(replay, "mixture_weights", None)
+            replay.update(np.full(4, error), *(drawn if explicit else ()))
+            replay.add()  # it starts with the greatest error seen
+            np.testing.assert_allclose(replay.probabilities, 0.25)
+            np.testing.assert_array_equal(replay.mixture_weights, before)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_errors_of_transitions_that_are_left_are_kept(explicit):
+    replay = replay_of(6, 6)
+    replay.add(6)
+    indices, weights = replay.sample()
+    new = replay.add(3)  # in the slots 0, 1, 2
+    replay.update(1.0 + indices, *((indices, weights) if explicit else ()))
+    errors = np.where(np.isin(np.arange(6), indices) & (np.arange(6) > 2), 1.0 + np.arange(6), 1.0)
+    np.testing.assert_array_equal(new, [0, 1, 2])
+    np.testing.assert_allclose(replay.probabilities, (errors + 0.01) / (errors + 0.01).sum())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 9))
+def test_late_errors_reach_the_transitions_they_are_of(seed, capacity, batch_size):
+    """Against a dictionary of transitions, with batches answered in any order, in part, and through float32."""
+    batch_size, rng = min(batch_size, capacity), np.random.default_rng(seed)
+    replay, errors, holds, open_batches, greatest, n = replay_of(capacity, batch_size, seed), {}, {}, [], 1.0, 0
+    for step in range(60):
+        if step == 0 or rng.random() < 0.4:
+            for slot in replay.add(int(rng.integers(1, capacity + 1))).tolist():
+                holds[slot], errors[n], n = n, greatest, n + 1
+        indices, weights = replay.sample()
+        open_batches.append((indices, weights, [holds[i] for i in indices.tolist()]))
+        while open_batches and rng.random() < 0.5:
+            position = int(rng.integers(len(open_batches)))
+            if any(set(open_batches[position][0]) <= set(other[0]) for other in open_batches[:position]):
+                position = 0  # nothing tells it from the other one
+            indices, weights, transitions = open_batches.pop(position)
+            of_transition = rng.gamma(1, size=n)  # equal draws have equal errors
+            found = of_transition[transitions]
+            replay.update(found, indices, weights.astype(np.float32))
+            kept = [t for t in transitions if t in holds.values()]
+            errors |= {t: of_transition[t] for t in kept}
+            greatest = max([greatest, *(of_transition[t] for t in kept)])
+        p = np.array([errors[holds[slot]] + 0.01 for slot in range(replay.n)])
+        np.testing.assert_allclose(replay.probabilities, p / p.sum(), rtol=1e-9)
+
+
+def test_errors_that_come_in_parts_and_with_other_weights_know_their_batch():
+    replay = replay_of(4, 4)
+    replay.add(4)
+    indices, weights = replay.sample()
+    replay.add(4)
+    replay.sample()
+    replay.update([9.0, 9.0], indices[:2], weights[:2])
+    replay.update([9.0, 9.0], indices[2:], weights[2:] / 3)
+    np.testing.assert_allclose(replay.probabilities, 0.25)
+    for _ in range(200):  # that nobody answers
+        replay.sample()
+    assert len(replay._open) == 64
+
+
+def test_slots_without_a_batch_take_errors_of_their_own():
+    replay = replay_of(4, 2)
+    replay.update([3.0, 1.0], replay.add(2), np.ones(2))
+    np.testing.assert_allclose(replay.probabilities, np.array([3.01, 1.01]) / 4.02)
 
 
 def test_a_bad_replay_is_refused():

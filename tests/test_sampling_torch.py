@@ -1,10 +1,21 @@
+import copy
+import io
+import pickle
 import subprocess
 import sys
 
 import handful.sampling
 import numpy as np
 import pytest
-from handful.sampling import KDPP, MixtureSampler, group_components
+from handful.sampling import (
+    KDPP,
+    BanditSampler,
+    FixedMixture,
+    MixtureSampler,
+    PrioritizedReplay,
+    UniformSampler,
+    group_components,
+)
 
 torch = pytest.importorskip("torch", reason="torch is an optional extra")
 
@@ -61,6 +72,19 @@ def test_loader_delivers_the_rows_their_indices_and_unbiased_weights(workers):
 
 def test_what_is_put_together_wrongly_is_told_what_belongs_where():
     data = TensorDataset(*blobs())
+    batches = AdaptiveBatchSampler(UniformSampler(400, batch_size=16))
+    with pytest.raises(TypeError, match=r"give the DataLoader batch_sampler=, not sampler="):
+        next(iter(DataLoader(Weighted(data), sampler=batches, batch_size=4)))
+    with pytest.raises(TypeError, match=r"give the DataLoader batch_sampler=, not sampler="):
+        next(iter(DataLoader(data, sampler=batches)))
+    with pytest.raises(TypeError, match=r"give the DataLoader Weighted\(dataset\), got TensorDataset"):
+        next(iter(DataLoader(data, batch_sampler=batches)))
+    for wrong in (dict(sampler=batches.sampler), dict(batch_sampler=batches.sampler)):
+        with pytest.raises(TypeError, match=r"batch_sampler=AdaptiveBatchSampler\(sampler\), and the data set as"):
+            next(iter(DataLoader(Weighted(data), **wrong)))
+    with pytest.raises(TypeError, match=r"got batch_size, drop_last: .* Trainer\(use_distributed_sampler=False\)"):
+        type(batches)(batches.sampler, batch_size=10, drop_last=False)  # as pytorch-lightning#19183 does
+    assert (batches.batch_size, batches.drop_last) == (16, False)
     for sampler in (100, data, KDPP(np.eye(4), 2)):
         with pytest.raises(TypeError, match=r"sampler must be one of handful\.sampling, such as MixtureSampler, got "):
             AdaptiveBatchSampler(sampler)
@@ -78,3 +102,181 @@ def test_what_needs_torch_is_imported_when_it_is_asked_for():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "Weighted needs torch: pip install torch.\n"
+
+
+# Checkpoints
+
+
+def filled(n, **options):
+    replay = PrioritizedReplay(n, **options)
+    replay.add(n)
+    return replay
+
+
+def replaced(sampler):
+    sampler.set_probabilities(group_components(np.arange(100) % 5 % 4))
+    return sampler
+
+
+GROUPS = group_components(np.arange(100) % 4)
+OPTIONS = dict(batch_size=10, random_state=0)
+SAMPLERS = {
+    "uniform": lambda: UniformSampler(100, **OPTIONS),
+    "fixed mixture": lambda: FixedMixture(GROUPS, **OPTIONS),
+    "mixture": lambda: MixtureSampler(GROUPS, **OPTIONS),
+    "mixture, no uniform": lambda: MixtureSampler(group_components(np.arange(100) % 4), uniform=False, **OPTIONS),
+    "bandit": lambda: BanditSampler(100, **OPTIONS),
+    "replay": lambda: filled(100, **OPTIONS),
+    "replay, fixed": lambda: filled(100, mixture_weights=np.full(10, 0.1), **OPTIONS),
+    "legacy generator": lambda: UniformSampler(
+        100, batch_size=10, random_state=np.random.Generator(np.random.MT19937(0))
+    ),
+    "another generator": lambda: UniformSampler(
+        100, batch_size=10, random_state=np.random.Generator(np.random.Philox(0))
+    ),
+}
+
+
+def through_torch(thing, make, **options):
+    """Another one, that `make` gives, with the state of `thing` as torch.save and torch.load pass it on."""
+    file = io.BytesIO()
+    torch.save(thing.state_dict(), file)
+    file.seek(0)
+    other = make()
+    other.load_state_dict(torch.load(file, **options))
+    return other
+
+
+def through_pickle(thing, make):
+    return pickle.loads(pickle.dumps(thing))
+
+
+def through_deepcopy(thing, make):
+    return copy.deepcopy(thing)
+
+
+def losses_of(indices):
+    return 1 + torch.sin(indices * 1.7) ** 2
+
+
+def train(batches, count=None, workers=0):
+    """Up to `count` batches of an epoch, learned from one by one, and the loader's iterator, which may go on."""
+    data = TensorDataset(torch.arange(100.0)[:, None])
+    iterator, seen = iter(DataLoader(Weighted(data), batch_sampler=batches, num_workers=workers)), []
+    while len(seen) != count:
+        try:
+            _, indices, weights = next(iterator)
+        except StopIteration:
+            break
+        batches.sampler.update(losses_of(indices), indices, weights)
+        seen.append((indices.tolist(), weights.tolist()))
+    return seen, iterator
+
+
+WAYS = [through_torch, through_pickle, through_deepcopy]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_goes_on_after_the_batch_that_was_delivered_last(name, workers, way):
+    """pytorch#36650, datasets#5454: workers had drawn four batches more."""
+    if workers and (name == "another generator" or way is through_deepcopy):
+        return  # starting workers takes a second
+    make = SAMPLERS[name]
+    whole = AdaptiveBatchSampler(make(), 9)
+    expected = [batch for _ in range(2) for batch in train(whole, workers=workers)[0]]
+
+    def batches():
+        return AdaptiveBatchSampler(make(), 9)
+
+    broken = batches()
+    seen, iterator = train(broken, 4, workers)
+    of_sampler = way(broken.sampler, make)
+    del iterator
+    again = way(broken, batches)  # after the loader is gone
+    assert len(again) == 9
+    rest = train(again, workers=workers)[0]
+    assert seen + rest == expected[:9]
+    assert train(again, workers=workers)[0] == expected[9:]  # the next epoch is a whole one
+    assert train(AdaptiveBatchSampler(of_sampler, 5), workers=workers)[0] == expected[4:9]
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_state_between_sample_and_update_and_before_anything_goes_on(name):
+    make = SAMPLERS[name]
+    one = make()
+    for n_rounds in (0, 0, 3):
+        two = through_torch(one, make)
+        for _ in range(n_rounds):
+            for sampler in (one, two):
+                indices, _ = sampler.sample()
+                sampler.update(losses_of(torch.tensor(indices)))
+            np.testing.assert_array_equal(two._last[0], one._last[0])
+        one.sample()
+        two = through_torch(one, make)
+        for sampler in (one, two):
+            sampler.update(np.arange(10.0))
+        np.testing.assert_array_equal(one.sample()[1], two.sample()[1])
+
+
+def test_late_errors_of_a_replay_and_other_components_are_in_the_state():
+    one = filled(20, batch_size=10, mixture_weights=np.full(10, 0.1), random_state=0)
+    drawn = one.sample()
+    one.sample()
+    one.add(7)
+    two = through_torch(one, lambda: PrioritizedReplay(20, batch_size=10, mixture_weights=np.full(10, 0.1)))
+    for replay in (one, two):
+        replay.update(np.arange(10.0), *drawn)
+        replay.update(np.arange(10.0))
+    np.testing.assert_array_equal(one.probabilities, two.probabilities)
+    assert two.add(2).tolist() == [7, 8]
+    one = replaced(MixtureSampler(GROUPS, batch_size=10, random_state=0))
+    two = through_torch(one, SAMPLERS["mixture"])
+    np.testing.assert_array_equal(two.sample()[0], one.sample()[0])
+    np.testing.assert_array_equal(two.probabilities, one.probabilities)
+
+
+def test_a_state_is_a_copy_and_that_of_another_sampler_is_refused():
+    one = SAMPLERS["bandit"]()
+    one.sample()
+    state = one.state_dict()
+    before = one.probabilities
+    one.update(np.arange(10.0))
+    other = SAMPLERS["bandit"]()
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(other.probabilities, before)
+    other.sample()
+    np.testing.assert_array_equal(one.sample()[0] >= 0, True)
+    for wrong, message in (
+        (BanditSampler(99, batch_size=10), "a BanditSampler with n=100, this one has 99"),
+        (BanditSampler(100, batch_size=9), "with batch_size=10, this one has 9"),
+        (UniformSampler(100, batch_size=10), "the state of a UniformSampler has the entries"),
+        (MixtureSampler(GROUPS, batch_size=10), "has the entries"),
+    ):
+        kept = copy.deepcopy(wrong)
+        with pytest.raises(ValueError, match=message):
+            wrong.load_state_dict(state)
+        np.testing.assert_array_equal(wrong.sample()[0], kept.sample()[0])
+    dpp = KDPP(np.random.default_rng(0).normal(size=(20, 4)), 3, random_state=0)
+    dpp.sample()
+    again = through_torch(dpp, lambda: KDPP(np.random.default_rng(0).normal(size=(20, 4)), 3))
+    assert [again.sample().tolist() for _ in range(3)] == [dpp.sample().tolist() for _ in range(3)]
+
+
+def test_a_loader_with_a_state_of_its_own_gets_the_state_as_it_draws():
+    """What torchdata's StatefulDataLoader does: it asks after each draw, and keeps the answer until the delivery."""
+
+    class WithState(DataLoader):
+        def state_dict(self):
+            return None
+
+    make = lambda: AdaptiveBatchSampler(SAMPLERS["mixture"](), 8)  # noqa: E731
+    expected = [i for i, _ in (zip(*batch) for batch in make())]
+    batches = make()
+    data = TensorDataset(torch.arange(100.0)[:, None])
+    iterator = iter(WithState(Weighted(data), batch_sampler=batches, num_workers=2))
+    next(iterator)
+    again = make()
+    again.load_state_dict(batches.state_dict())  # five are drawn
+    assert [i for i, _ in (zip(*batch) for batch in again)] == expected[5:]

@@ -60,6 +60,20 @@ def test_estimates_over_sets_are_unbiased(learn):
     assert (sampler.mixture_weights == 1 / 3).all() != learn
 
 
+def test_a_mixture_of_sets_goes_on_from_its_state():
+    one = set_mixture()
+    for _ in range(5):
+        one.sample()
+        one.update(2.0)
+    one.sample()
+    two = set_mixture(seed=1)
+    two.load_state_dict(one.state_dict())
+    for sampler in (one, two):
+        sampler.update(3.0)
+    for _ in range(3):
+        np.testing.assert_array_equal(two.sample(), one.sample())
+
+
 def test_weight_of_a_set_is_the_ratio_to_the_uniform_probability():
     sampler = set_mixture()
     for _ in range(20):

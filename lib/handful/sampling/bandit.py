@@ -39,6 +39,8 @@ class BanditSampler(Sampler):
     theta: Annotated[float, number(least=1e-12, most=1, why="it is the uniform share")]
     regularisation: Positive | None
 
+    _state = (*Sampler._state, "regularisation", "_tree")
+
     def __init__(self, n, *, theta=0.3, regularisation=None, batch_size=100, random_state=None) -> None:
         self.theta, self.regularisation = theta, regularisation
         super().__init__(n, batch_size=batch_size, random_state=random_state)
@@ -54,14 +56,15 @@ class BanditSampler(Sampler):
         uniforms[0] = 1 - uniforms[0]  # those below theta draw uniformly
         return draw_leaves(uniforms, np.array([1.0 - self.theta, self.theta]), self._tree, self.n)[:2]
 
-    def _learn(self, indices, weights, losses):
+    def _learn(self, drawn, losses):
+        indices, weights = drawn
         if self.regularisation is None:  # draws are uniform until a loss is seen, so the scale can still be set
             mean = float((losses**2).mean())
             if mean == 0:
                 return
             self.regularisation = self.n / self.theta * mean
             self._tree = build_tree(np.full((self.n, 1), np.sqrt(self.regularisation)))
-        drawn, draw = np.unique(self._last[0] if indices is None else indices, return_inverse=True)
+        drawn, draw = np.unique(indices, return_inverse=True)
         squares = leaves_of(self._tree, self.n)[drawn, 0] ** 2
         squares += np.bincount(draw, losses**2 * weights * self.n)  # l^2/q; equal draws in one batch add up
         set_leaves(self._tree, drawn, np.sqrt(squares)[:, None])

@@ -7,12 +7,13 @@ import numpy as np
 from handful.blocks import check_in_memory
 from handful.checks import as_generator
 from handful.options import Count, check_options
+from handful.sampling.state import Stateful
 from handful.types import Seed, Table, as_array
 
 LARGEST_LOSS = 1e140
 
 
-class Sampler:
+class Sampler(Stateful):
     """Draws batches of points with replacement and learns, where it can, from the losses they gave.
 
     ``sample() -> (indices, weights)``
@@ -21,11 +22,16 @@ class Sampler:
     ``update(losses)``
         the feedback for the batch drawn last, shape (b,): the loss, or better the gradient norm, of each of
         its points. With `indices` and `weights` it may answer any earlier batch.
+    ``state_dict()``, ``load_state_dict(state)``
+        what `torch.save` takes and `torch.load` reads by default; for a sampler that is made like this one.
 
-    A sampler that was pickled, or saved by torch, goes on as if nothing had been. A subclass implements
-    `_draw() -> (indices, weights)` and, if it learns, `_learn(indices, weights, losses)`, where `indices` is None for
-    the batch drawn last. It annotates the types of its own options (`handful.options`), and sets these before it calls
-    `__init__`.
+    A sampler that was pickled, or whose state was loaded, goes on as if nothing had been: with the batch after the last
+    one that a DataLoader has handed over, however many its workers have fetched ahead (`AdaptiveBatchSampler`).
+
+    A subclass implements `_draw() -> (indices, weights, ...)`, where what follows is for itself, and, if it learns,
+    `_learn(drawn, losses)` from such a tuple and `_drawn_earlier(indices, weights)`, which makes one of an earlier
+    batch. It annotates the types of its own options (`handful.options`), sets these before it calls `__init__`, and
+    adds to `_state` what changes.
 
     Parameters
     ----------
@@ -37,6 +43,9 @@ class Sampler:
     n: Count
     batch_size: Count
 
+    _state = ("rng", "_delivered", "_waiting")
+    _same = ("n", "batch_size")
+
     def __init__(self, n: int, *, batch_size: int, random_state: Seed) -> None:
         self.n, self.batch_size = n, batch_size
         check_options(self)
@@ -45,16 +54,51 @@ class Sampler:
         self.n, self.batch_size = int(n), int(batch_size)
         self.rng = as_generator(random_state)
         self._last: Any = None
+        self._next: list = []
+        self._epoch: Any = None
+
+    def __getstate__(self):
+        here = {**vars(self), "_epoch": None}
+        here.update(_last=self._delivered, _next=self._waiting)
+        return here
+
+    def __iter__(self):
+        raise TypeError(
+            f"{type(self).__name__} is no sampler of torch: give a DataLoader "
+            "batch_sampler=AdaptiveBatchSampler(sampler), and the data set as Weighted(dataset)."
+        )
+
+    @property
+    def _waiting(self):
+        # Batches that were drawn, but not delivered: by a loader that fetches ahead, before or after a state was taken.
+        return [*(self._epoch.waiting() if self._epoch else []), *self._next]
+
+    @_waiting.setter
+    def _waiting(self, batches):
+        self._epoch, self._next = None, batches
+
+    @property
+    def _delivered(self):
+        # The batch that was delivered last, which `update` answers.
+        return self._epoch.delivered() if self._epoch and self._epoch.waiting() else self._last
+
+    @_delivered.setter
+    def _delivered(self, drawn):
+        self._last = drawn
 
     def _draw(self) -> Any:
         raise NotImplementedError
 
-    def _learn(self, indices: Any, weights: Any, losses: np.ndarray) -> None:
+    def _drawn_earlier(self, indices: Any, weights: Any) -> Any:
+        return indices, weights
+
+    def _learn(self, drawn: Any, losses: np.ndarray) -> None:
         pass
 
     def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw a batch: `(indices, weights)`, both of shape (batch_size,)."""
-        indices, weights = self._last = self._draw()
+        self._last = self._next.pop(0) if self._next else self._draw()
+        indices, weights = self._last[:2]
         return indices.copy(), weights.copy()  # the caller's to change, while `update` still needs what was drawn
 
     def update(self, losses: Table, indices: Any = None, weights: Any = None) -> None:
@@ -77,7 +121,7 @@ class Sampler:
         if indices is None:
             if self._last is None:
                 raise RuntimeError("update() takes the losses of a drawn batch: call sample() first.")
-            expected, weights = self.batch_size, self._last[1]
+            expected = self.batch_size
         else:
             indices, weights = as_vector(indices, None), as_vector(weights)
             if indices.dtype.kind not in "iu":
@@ -91,7 +135,7 @@ class Sampler:
         if losses.shape != (expected,):
             raise ValueError(f"losses must have shape ({expected},), one a drawn point, got {losses.shape}.")
         check_losses(losses)
-        self._learn(indices, weights, losses)
+        self._learn(self._last if indices is None else self._drawn_earlier(indices, weights), losses)
 
 
 def as_vector(values, dtype=np.float64):

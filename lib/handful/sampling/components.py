@@ -24,6 +24,11 @@ def check_probabilities(probabilities, *, uniform):
     """
     check_in_memory("probabilities", probabilities)
     p = np.ascontiguousarray(as_array(probabilities))
+    if np.ndim(probabilities) == 1:
+        raise ValueError(
+            f"probabilities must have shape (k, n), one distribution a row, got {p.shape}; of labels, one for each "
+            "point, group_components(labels) makes them."
+        )
     if p.dtype.kind not in "fiub":
         raise ValueError(f"probabilities must be real numbers, got dtype {p.dtype}.")
     # Numbers that were rounded to bfloat16 come as float32.

@@ -6,6 +6,7 @@ from scipy.special import gammaln, xlogy
 
 from handful.checks import as_generator, check_integer, check_number, check_rows
 from handful.linalg import alias_records, draw_alias
+from handful.sampling.state import Stateful
 
 
 def log_elementary_symmetric(values, k):
@@ -86,7 +87,7 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
         chosen[a] = i
 
 
-class KDPP:
+class KDPP(Stateful):
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
     Points of a set are unlike each other: det(L_S) is the squared volume that the rows span, 0 for two equal rows. Long
@@ -127,6 +128,9 @@ class KDPP:
     >>> KDPP.from_kernel(rbf_kernel(X), 2, random_state=0).sample().shape
     (2,)
     """
+
+    _state = ("rng",)
+    _same = ("n", "k")
 
     def __init__(self, X, k, *, shift=0.0, random_state=None) -> None:
         X = np.ascontiguousarray(check_rows(X), dtype=np.float64)

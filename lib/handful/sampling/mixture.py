@@ -75,6 +75,9 @@ class FixedMixture(Mixed, Sampler):
         for rows that are not distributions, points that could not be drawn, a batch larger than n
     """
 
+    _state = (*Sampler._state, "_replaced")
+    _same = (*Sampler._same, "k")
+
     def __init__(
         self,
         probabilities: Table,
@@ -89,7 +92,7 @@ class FixedMixture(Mixed, Sampler):
         if mixture_weights is None:
             mixture_weights = np.full(self.k, 1.0 / self.k)
         self._w = check_mixture_weights(mixture_weights, self.k)
-        self._rows = np.empty((self.batch_size, self.k))  # n p(i) of the batch drawn last
+        self._are_replaced = False
 
     def _set_tables(self, probabilities):
         probabilities, has_uniform = check_probabilities(probabilities, uniform=self._uniform)
@@ -110,6 +113,18 @@ class FixedMixture(Mixed, Sampler):
         self._set_tables(probabilities)
         if self.k != k:
             raise ValueError(f"the new components count {self.k} with the uniform one, not {k} as the old.")
+        self._are_replaced = True
+
+    @property
+    def _replaced(self):
+        # The components, where they are no longer those that the constructor was given.
+        return [self._alias_tables, self._densities] if self._are_replaced else None
+
+    @_replaced.setter
+    def _replaced(self, components):
+        self._are_replaced = components is not None
+        if self._are_replaced:
+            self._alias_tables, self._densities = components[0].view(np.uint64), components[1]
 
     @property
     def probabilities(self) -> Any:
@@ -120,9 +135,10 @@ class FixedMixture(Mixed, Sampler):
 
     def _draw(self):
         indices, weights = np.empty(self.batch_size, np.int64), np.empty(self.batch_size)
+        rows = np.empty((self.batch_size, self.k))  # n p_j(i)
         uniforms = self.rng.random(self.batch_size)
-        _draw_batch(uniforms, self._w, self._alias_tables, self._densities, self._rows, indices, weights)
-        return indices, weights
+        _draw_batch(uniforms, self._w, self._alias_tables, self._densities, rows, indices, weights)
+        return indices, weights, rows
 
 
 class MixtureSampler(Learning, FixedMixture):
@@ -174,6 +190,8 @@ class MixtureSampler(Learning, FixedMixture):
 
     scale: Positive | None
 
+    _state = (*FixedMixture._state, "_learner")
+
     def __init__(
         self,
         probabilities: Table,
@@ -192,10 +210,11 @@ class MixtureSampler(Learning, FixedMixture):
         self._learner = NewtonLearner(self.k, beta=beta, gamma=gamma, eps=eps, scale=scale)
         self._w = self._learner.w
 
-    def _learn(self, indices, weights, losses):
-        if indices is None:
-            rows = self._rows
-        else:
-            rows = np.ones((len(indices), self.k))
-            rows[:, : self._densities.shape[1]] = self._densities[indices]
+    def _drawn_earlier(self, indices, weights):
+        rows = np.ones((len(indices), self.k))
+        rows[:, : self._densities.shape[1]] = self._densities[indices]
+        return indices, weights, rows
+
+    def _learn(self, drawn, losses):
+        _, weights, rows = drawn
         self._learner.step(rows, weights, losses)

@@ -10,6 +10,7 @@ from numba import njit
 
 from handful.options import Positive, number
 from handful.sampling.base import LARGEST_LOSS, check_losses
+from handful.sampling.state import Stateful
 
 
 @njit(cache=True)
@@ -166,7 +167,7 @@ def check_mixture_weights(weights, k):
     return w
 
 
-class NewtonLearner:
+class NewtonLearner(Stateful):
     """Mixture weights learned by online Newton steps; samplers that are `Learning` hold one, and check its options.
 
     Parameters
@@ -182,6 +183,8 @@ class NewtonLearner:
     ----------
     w : array, shape (k,), the weights, starting at 1/k (or the nearest point with w_k >= gamma)
     """
+
+    _state = ("w", "H", "memory")
 
     def __init__(self, k, *, beta, gamma, eps, scale=None) -> None:
         self.w = np.full(k, 1.0 / k)

@@ -7,6 +7,9 @@ from handful.sampling.base import Sampler, as_vector
 from handful.sampling.newton import Learning, NewtonLearner, check_mixture_weights
 from handful.sampling.tree import build_tree, draw_leaves, leaves_of, set_leaves
 
+# Batches whose errors have yet to come, of which it is known which transitions they held
+OPEN = 64
+
 # The nine components of the paper's CartPole experiment, as (alpha, eps)
 GRID = tuple((alpha, eps) for alpha in (0.1, 0.5, 0.9) for eps in (0.01, 0.1, 1.0))
 
@@ -16,7 +19,8 @@ class PrioritizedReplay(Learning, Sampler):
 
     Component j draws transition i with probability proportional to ``(|delta_i| + eps_j)^alpha_j``, delta_i its
     last temporal-difference error (Schaul et al. 2016); the uniform component comes last. The buffer of
-    transitions itself is the caller's: this class deals in slots.
+    transitions itself is the caller's: this class deals in slots. Errors of transitions that are gone, because `add`
+    gave their slots to others between `sample` and `update`, are dropped.
 
     Parameters
     ----------
@@ -41,6 +45,10 @@ class PrioritizedReplay(Learning, Sampler):
     >>> replay.update([0.5, -2.0])                  # their temporal-difference errors
     """
 
+    _places = ("n", "_at", "_n_added", "_transitions", "_n_drawn", "_open")
+    _state = (*Sampler._state, *_places, "_greatest", "_tree", "_learner")
+    _same = ("capacity", "batch_size")
+
     def __init__(
         self,
         capacity,
@@ -60,7 +68,10 @@ class PrioritizedReplay(Learning, Sampler):
         good = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) and np.isfinite(pairs).all()
         if not good or pairs.min() < 0 or not pairs[:, 1].all():
             raise ValueError(f"components must be pairs (alpha >= 0, eps > 0), got {components}.")
-        self.n, self._next, self._greatest = 0, 0, 1.0
+        self.n, self._at, self._greatest = 0, 0, 1.0
+        self._n_added, self._n_drawn = 0, 0
+        self._transitions = np.full(self.capacity, -1)  # which one lies in each slot, counted from the first
+        self._open: list = []
         self._alphas, self._epsilons = pairs.T
         self._tree = build_tree(np.zeros((self.capacity, len(pairs))))
         self._learner = NewtonLearner(len(pairs) + 1, beta=beta, gamma=gamma, eps=eps)
@@ -77,14 +88,20 @@ class PrioritizedReplay(Learning, Sampler):
     def add(self, count=1):
         """Slots for `count` new transitions, int array; each starts with the greatest error seen so far."""
         check_integer("count", count, most=self.capacity, why="that is the capacity")
-        slots = (self._next + np.arange(count)) % self.capacity
+        slots = (self._at + np.arange(count)) % self.capacity
         set_leaves(self._tree, slots, self._priorities(np.full(count, self._greatest)))
-        self._next = (self._next + count) % self.capacity
+        self._transitions[slots] = self._n_added + np.arange(count)
+        self._at = (self._at + count) % self.capacity
+        self._n_added += count
         self.n = min(self.n + count, self.capacity)
         return slots
 
     def update(self, errors, indices=None, weights=None):
-        """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`."""
+        """Take the temporal-difference errors of a batch, of either sign; see `Sampler.update`.
+
+        The errors of transitions whose slots have been used again since `sample` are dropped. With `indices` and
+        `weights` that is known for the last 64 batches that wait for their errors; give the weights of `sample`.
+        """
         super().update(np.abs(as_vector(errors)), indices, weights)
 
     def _priorities(self, errors):
@@ -100,16 +117,46 @@ class PrioritizedReplay(Learning, Sampler):
         if self.n == 0:
             raise RuntimeError("the replay is empty: call add() before sample().")
         uniforms = self.rng.random((2, self.batch_size))
-        indices, weights, self._rows = draw_leaves(uniforms, self._w, self._tree, self.n)
-        return indices, weights
+        indices, weights, rows = draw_leaves(uniforms, self._w, self._tree, self.n)
+        number = np.full(self.batch_size, self._n_drawn)
+        self._n_drawn += 1
+        drawn = indices, weights, rows, self._transitions[indices], number
+        self._open = [*self._open[1 - OPEN :], drawn]
+        return drawn
 
-    def _learn(self, indices, weights, losses):
-        priorities = self._priorities(losses)
-        rows = self._rows if indices is None else None
-        indices = self._last[0] if indices is None else indices
-        if rows is None:
-            rows = np.c_[self.n * leaves_of(self._tree, self.n)[indices] / self._tree[1], np.ones(len(indices))]
-        if not self._fixed:
-            self._learner.step(rows, weights, losses)
-        self._greatest = max(self._greatest, float(losses.max()))
-        set_leaves(self._tree, indices, priorities)
+    def _drawn_earlier(self, indices, weights):
+        # A slot may have been drawn in several open batches. The first that holds all draws is meant, or else for each
+        # draw the one with the nearest weight. Weights are compared as a loader delivers them, in float32.
+        rows = np.c_[self.n * leaves_of(self._tree, self.n)[indices] / self._tree[1], np.ones(len(indices))]
+        transitions, number = self._transitions[indices], np.full(len(indices), -1)
+        if self._open:
+            slots, open_weights, *others = (np.concatenate(part) for part in zip(*self._open))
+            given = weights.astype(np.float32)[:, None]
+            gap = np.abs(given - open_weights.astype(np.float32)) / given
+            gap[indices[:, None] != slots] = np.inf
+            first_of_batch = np.flatnonzero(np.diff(others[-1], prepend=-1))
+            holds_all = (np.minimum.reduceat(gap, first_of_batch, axis=1) == 0).all(axis=0)
+            if holds_all.any():
+                gap[:, others[-1] != others[-1][first_of_batch[holds_all.argmax()]]] = np.inf
+            drawn = np.isfinite(gap).any(axis=1)
+            first = gap.argmin(axis=1)[drawn]
+            rows[drawn], transitions[drawn], number[drawn] = (part[first] for part in others)
+        return indices, weights, rows, transitions, number
+
+    def _learn(self, drawn, losses):
+        indices, weights, rows, transitions, number = drawn
+        held = transitions == self._transitions[indices]
+        if held.any():
+            priorities = self._priorities(losses[held])
+            if not self._fixed:
+                self._learner.step(rows[held], weights[held], losses[held])
+            self._greatest = max(self._greatest, float(losses[held].max()))
+            set_leaves(self._tree, indices[held], priorities)
+        left = [_without(batch, indices, number) for batch in self._open]
+        self._open = [batch for batch in left if len(batch[0])]
+
+
+def _without(batch, indices, number):
+    # What is left of a batch when errors of these slots have come for the batches of these numbers.
+    waits = ~np.isin(batch[0], indices[number == batch[-1][0]])
+    return [part[waits] for part in batch]

@@ -1,29 +1,46 @@
 """Adaptive sampling under a torch DataLoader: a torch `Sampler`, and a view that delivers weights."""
 
+import sys
+from collections import deque
+
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 from torch.utils.data import Sampler as TorchSampler
 
 from handful.checks import check_integer
 from handful.sampling.base import Sampler
+from handful.sampling.state import Stateful
 
 
-class AdaptiveBatchSampler(TorchSampler):
+class AdaptiveBatchSampler(Stateful, TorchSampler):
     """The `batch_sampler` of a DataLoader that draws batches from one of handful's samplers.
 
-    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with the pairs:
-    another takes a pair for the name of a row, and ends in an IndexError or a KeyError. With worker processes the
-    loader draws a few batches ahead, so give `update` the batch's indices and weights, as the example does.
+    Yields lists of (index, importance weight); wrap the data set in `Weighted`, which knows what to do with the pairs.
+    With worker processes the loader draws a few batches ahead, so give `update` the batch's indices and weights, as the
+    example does.
+
+    **Checkpoints.** ``state_dict()`` of this object, or of the sampler in it, is of the batches that the loop has been
+    given: in the middle of an epoch, whatever workers have fetched ahead, the batch after these comes next, and the
+    batches that were drawn ahead are delivered as they were drawn. `pickle` does the same. A loader that has a state
+    itself, as torchdata's StatefulDataLoader, takes this one's into its own: save the loader's. To tell how far the
+    loop is, the first `iter` of an epoch looks up the stack for the DataLoader that calls it; a loader of another kind
+    has been given all batches that it asked for.
 
     Parameters
     ----------
     sampler : UniformSampler, MixtureSampler, BanditSampler, ...; its batch size is the loader's
     n_batches : int, batches an epoch; default: enough to draw n points
 
+    Attributes
+    ----------
+    batch_size : int, the sampler's
+    drop_last : False, as all batches are of that size
+
     Raises
     ------
     TypeError
-        if `sampler` is not one of handful's samplers
+        if `sampler` is not one of handful's samplers; for options of torch's BatchSampler, with which trainers for
+        several processes make batch samplers anew; where a DataLoader has it as `sampler`, or has no `Weighted` data
     ValueError
         if `n_batches` is no positive integer
 
@@ -44,22 +61,112 @@ class AdaptiveBatchSampler(TorchSampler):
                 sampler.update(losses, indices, weights)
     """
 
-    def __init__(self, sampler, n_batches=None) -> None:
+    drop_last = False
+
+    _state = ("sampler", "_n_delivered")
+    _same = ("n_batches",)
+
+    def __init__(self, sampler, n_batches=None, **options) -> None:
+        if options:
+            raise TypeError(
+                f"AdaptiveBatchSampler takes a sampler of handful and n_batches, got {', '.join(options)}: the batch "
+                "size is that of its sampler. A trainer that makes batch samplers anew has to leave this one as it is: "
+                "in Lightning Trainer(use_distributed_sampler=False)."
+            )
         if not isinstance(sampler, Sampler):
             raise TypeError(f"sampler must be one of handful.sampling, such as MixtureSampler, got {sampler!r}.")
         if n_batches is None:
             n_batches = -(-sampler.n // sampler.batch_size)
         check_integer("n_batches", n_batches)
         self.sampler = sampler
-        self.n_batches = n_batches
+        self.n_batches = int(n_batches)
+        self._epoch = None
+        self._first = 0
+
+    def __getstate__(self):
+        return {**vars(self), "_epoch": None, "_first": self._n_delivered}
 
     def __len__(self):
         return self.n_batches
 
     def __iter__(self):
-        for _ in range(self.n_batches):
-            indices, weights = self.sampler.sample()
-            yield list(zip(indices.tolist(), weights.tolist()))
+        callers = _owners_on_the_stack()
+        if any(getattr(caller, "sampler", None) is self for caller in callers):
+            raise TypeError("AdaptiveBatchSampler draws batches: give the DataLoader batch_sampler=, not sampler=.")
+        loader = next((caller for caller in callers if isinstance(caller, DataLoader)), None)
+        in_loader = loader is not None and loader.batch_sampler is self
+        if in_loader and not isinstance(loader.dataset, Weighted):
+            raise TypeError(
+                "an AdaptiveBatchSampler asks for items by (index, importance weight): give the DataLoader "
+                f"Weighted(dataset), got {type(loader.dataset).__name__}."
+            )
+        # A loader with a state of its own asks for ours when it draws, and keeps it until the batch is delivered.
+        knows = loader is None or hasattr(loader, "state_dict")
+        return _Epoch(self, 0 if knows else loader.num_workers * (loader.prefetch_factor or 0))
+
+    @property
+    def batch_size(self):
+        """Points a batch: those of the sampler."""
+        return self.sampler.batch_size
+
+    @property
+    def _n_delivered(self):
+        # Batches of this epoch that were delivered; none after the last one.
+        return (self._epoch.n_delivered() if self._epoch else self._first) % self.n_batches
+
+    @_n_delivered.setter
+    def _n_delivered(self, number):
+        self._epoch, self._first = None, number
+
+
+class _Epoch:
+    # The batches of an epoch, for a loader that asks for `ahead` of them before it delivers the first, and then for one
+    # before it delivers each, also when there are no more.
+
+    def __init__(self, batches, ahead):
+        self.batches, self.ahead = batches, ahead
+        self.first = batches._first
+        self.n_asked, self.n_drawn = 0, 0
+        self.recent = deque(maxlen=ahead + 1)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        sampler = self.batches.sampler
+        if self.n_asked == 0:  # loaders make more iterators than they use
+            self.batches._epoch = sampler._epoch = self
+            self.batches._first = 0
+        self.n_asked += 1
+        if self.first + self.n_drawn >= self.batches.n_batches:
+            raise StopIteration
+        indices, weights = sampler.sample()
+        self.n_drawn += 1
+        self.recent.append(sampler._last)
+        return list(zip(indices.tolist(), weights.tolist()))
+
+    def n_delivered(self):
+        return self.first + self.n_drawn - len(self.waiting())
+
+    def waiting(self):
+        n_delivered = min(max(self.n_asked - self.ahead, 0), self.n_drawn)
+        return list(self.recent)[len(self.recent) - (self.n_drawn - n_delivered) :]
+
+    def delivered(self):
+        # The batch before those that wait; None where all of this epoch do.
+        n_waiting = len(self.waiting())
+        return self.recent[-n_waiting - 1] if n_waiting < len(self.recent) else None
+
+
+def _owners_on_the_stack():
+    # The loaders and torch's batch samplers whose methods are being run, the innermost first.
+    owners, frame = [], sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, (DataLoader, BatchSampler)):
+            owners.append(owner)
+        frame = frame.f_back
+    return owners
 
 
 class Weighted(Dataset):

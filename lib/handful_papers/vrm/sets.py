@@ -3,6 +3,7 @@
 import numpy as np
 from handful.sampling.kdpp import log_binomial
 from handful.sampling.newton import NewtonLearner
+from handful.sampling.state import Stateful
 
 
 class UniformSubsets:
@@ -21,7 +22,7 @@ class UniformSubsets:
         return self._log_prob
 
 
-class SetMixture:
+class SetMixture(Stateful):
     """Learns which of several distributions over sets of points to draw its batches from.
 
     The batch is one set; its loss is one number, such as the norm of its mean gradient. Only the components'
@@ -41,10 +42,14 @@ class SetMixture:
     ``(weights * losses[indices]).mean()`` estimates the mean loss without bias. `update` takes one loss.
     """
 
+    _state = ("rng", "_learner", "_row", "_weight")
+    _same = ("batch_size",)
+
     def __init__(self, components, *, beta=0.5, gamma=0.01, eps=1000.0, learn=True, random_state=None):
         n, k = components[0].n, components[0].k
         self.components = [*components, UniformSubsets(n, k)]
         self.batch_size, self.learn, self.rng = k, learn, np.random.default_rng(random_state)
+        self._row = self._weight = None  # of the set drawn last
         self._learner = NewtonLearner(len(self.components), beta=beta, gamma=gamma, eps=eps)
 
     @property
