@@ -363,7 +363,9 @@ def united(totals):
 def _share_of_block(block, selector, seed, own):
     size, scale = own
     rng, block = np.random.default_rng([seed, int(block.ids[0])]), block.of_positive_weight()
-    chosen, weights = choose(selector.set_params(size=size, random_state=rng), block.X, block.y, block.weights, rng)
+    # A selector of its own: the threads of dask share the one that is given.
+    selector = clone(selector).set_params(size=size, random_state=rng)
+    chosen, weights = choose(selector, block.X, block.y, block.weights, rng)
     return replace(block.take(chosen), weights=weights * scale)
 
 

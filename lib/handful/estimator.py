@@ -119,6 +119,7 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         self._check_parts("fit")
         routed = self._route("fit", params)
         selector, estimator, self._rng = self._fresh_parts()
+        self._labels = None  # of parts that follow
         X, y = self._checked_rows(X, y)
         memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
         select = check_memory(memory).cache(_select)

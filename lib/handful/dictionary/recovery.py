@@ -18,6 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from handful.blocks import check_in_memory
 from handful.options import Count, Options, number
+from handful.types import as_array
 
 UNDETERMINED = "without a penalty fewer measurements than dimensions leave a signal undetermined"
 
@@ -74,6 +75,7 @@ class L2(Recovery):
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
         check_in_memory("recover", A, measured)
+        A, measured = as_array(A), as_array(measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         return cho_solve(_gram_factor(A, self.l2), measured.T).T @ A, None
@@ -107,6 +109,7 @@ class L1(Recovery):
     def recover(self, A, measured, state=None):
         """Estimates, shape (n, d), and None; see `Recovery`."""
         check_in_memory("recover", A, measured)
+        A, measured = as_array(A), as_array(measured)
         if not len(A):
             return np.zeros((len(measured), A.shape[1]), dtype=A.dtype), None
         number = A.dtype.type
