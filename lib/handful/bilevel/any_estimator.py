@@ -57,8 +57,10 @@ class AnyEstimatorCoreset(Selector):
 
     Parameters
     ----------
-    estimator : scikit-learn classifier or regressor, or a Pipeline that ends in one: then the steps before it are
-        fitted to all rows, and the proxy sees what the estimator sees
+    estimator : scikit-learn classifier or regressor, its options tuned at this size, or a Pipeline that ends in one:
+        then the steps before it are fitted to all rows, and the proxy sees what the estimator sees. A search or another
+        wrapper is of the family of what it trains, and trained as it is. Rows with missing values, categories or words
+        go to an estimator that takes them as they are; the proxy sees numbers in their place
     size : number of points m
     selector : `BilevelCoreset` with options of its own, such as ``BilevelCoreset(rule="linear")``; its problem, size,
         weighting and random_state are set here
