@@ -1,9 +1,11 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from handful.sampling import KDPP
 from handful.sampling.kdpp import log_elementary_symmetric
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 
 def by_enumeration(L, k):
@@ -85,3 +87,61 @@ def test_bad_input_is_refused():
 def test_the_kernel_of_points_far_from_each_other_gives_uniform_sets():
     dpp = KDPP.from_kernel(np.eye(6), 3, random_state=0)
     assert dpp.log_prob([0, 1, 2]) == pytest.approx(-np.log(20))
+
+
+def log_probabilities(dpp, n, k):
+    return np.array([dpp.log_prob(np.array(some)) for some in combinations(range(n), k)])
+
+
+@pytest.mark.parametrize("kernel", [rbf_kernel, linear_kernel])
+@pytest.mark.parametrize("n", [5, 20, 100, 500])
+def test_kernels_computed_in_float32_are_those_of_float64(n, kernel):
+    """DPPy#57: eigenvalues that are negative by rounding."""
+    X = np.random.default_rng(n).normal(size=(n, 2))
+    right = KDPP.from_kernel(kernel(X), 2, random_state=0)
+    single = kernel(X.astype(np.float32))
+    upper = np.triu(single * np.float32(1 + 1e-6)) + np.tril(single, -1)  # rounded otherwise in each half
+    for L in (single, single.astype(np.float64), pd.DataFrame(single), upper):
+        dpp = KDPP.from_kernel(L, 2, random_state=0)
+        assert dpp.log_normaliser == pytest.approx(right.log_normaliser, abs=1e-4)
+    if kernel is linear_kernel:
+        with pytest.raises(ValueError, match="rank 2"):
+            KDPP.from_kernel(single, 3)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_small_kernels_of_rounded_rows_are_taken(seed):
+    X = np.random.default_rng(seed).normal(size=(2 + seed % 4, 1)).round(1).astype(np.float32)
+    KDPP.from_kernel(X @ X.T, 1)
+
+
+def test_kernels_of_half_precision_are_taken():
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    exact = KDPP.from_kernel(rbf_kernel(X), 2)
+    half = rbf_kernel(X).astype(np.float16)
+    for L in (half, half.astype(np.float32), half.astype(float), *half_tensors(X)):
+        found = log_probabilities(KDPP.from_kernel(L, 2), 8, 2)
+        assert np.abs(np.exp(found) - np.exp(log_probabilities(exact, 8, 2))).max() < 2e-3
+
+
+def half_tensors(X):
+    torch = pytest.importorskip("torch")
+    return [torch.tensor(rbf_kernel(X), dtype=dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32)]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_indefinite_and_asymmetric_kernels_are_refused_whatever_the_type(dtype):
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.normal(size=(300, 300)))[0]
+    for share in (0.03, 0.2):
+        L = (vectors * np.r_[1.0, np.full(298, 0.5), -share]) @ vectors.T
+        with pytest.raises(ValueError, match=rf"least eigenvalue is -{share:.1g}\d*, more than rounding"):
+            KDPP.from_kernel(L.astype(dtype), 2)
+    with pytest.raises(ValueError, match="least eigenvalue is -1,"):
+        KDPP.from_kernel((np.eye(40) + np.eye(40)[::-1] * 2).astype(dtype), 2)
+    with pytest.raises(ValueError, match="symmetric"):
+        KDPP.from_kernel((np.eye(40) + np.triu(np.full((40, 40), 0.1), 1)).astype(dtype), 2)
+    small = (vectors * np.r_[1.0, np.full(298, 0.5), -1e-3]) @ vectors.T
+    if dtype != np.float16:
+        with pytest.raises(ValueError, match=r"least eigenvalue is -0\.001, more than"):
+            KDPP.from_kernel(small.astype(dtype), 2)

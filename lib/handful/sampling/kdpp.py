@@ -8,6 +8,9 @@ from handful.checks import as_generator, check_integer, check_number, check_rows
 from handful.linalg import alias_records, draw_alias
 from handful.sampling.state import Stateful
 
+# The largest share of the greatest eigenvalue that counts as rounding, however coarse the type is
+LARGEST_ROUNDING = 0.01
+
 
 def log_elementary_symmetric(values, k):
     """Logarithms of the elementary symmetric polynomials of every prefix of `values`.
@@ -87,6 +90,19 @@ def _draw_set(rng, sizes, take, U, records, columns, basis, v, chosen):
         chosen[a] = i
 
 
+def _epsilon(given, L):
+    # Epsilon of the type in which the float64 matrix L was computed; it may have been made a wider one since.
+    if hasattr(given, "detach") and given.is_floating_point():
+        import torch
+
+        return torch.finfo(given.dtype).eps
+    if (np.round(L) == L).all():
+        return np.finfo(np.float64).eps
+    with np.errstate(over="ignore"):
+        made_in = next(kind for kind in (np.float16, np.float32, np.float64) if (L.astype(kind) == L).all())
+    return float(np.finfo(made_in).eps)
+
+
 class KDPP(Stateful):
     """Sets of k points, drawn with probability proportional to det(L_S), with L = X X' + shift I.
 
@@ -162,22 +178,35 @@ class KDPP(Stateful):
     def from_kernel(cls, L, k, *, random_state=None):
         """The k-DPP of a kernel matrix L, shape (n, n), symmetric and positive semi-definite. O(n^3) set-up.
 
-        The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one.
+        The least eigenvalue becomes the shift, so that a low-rank-plus-identity kernel is found to be one. What
+        rounding may have made negative is zero: at most n times the epsilon of the type in which L was computed, and at
+        most a hundredth, of the largest eigenvalue.
 
         Raises
         ------
         ValueError
             for a matrix that is not symmetric or has a negative eigenvalue, and for k above its rank
         """
+        given = L
         L = check_rows(L, "L").astype(np.float64)
-        if L.shape[0] != L.shape[1] or not np.allclose(L, L.T, atol=1e-8 * np.abs(L).max()):
+        if L.shape[0] != L.shape[1]:
             raise ValueError(f"a kernel must be a symmetric matrix, got shape {L.shape}.")
-        values, vectors = np.linalg.eigh(L)
-        tolerance = 1e-10 * max(values[-1], 0.0)
+        epsilon = _epsilon(given, L)
+        rounding = min(len(L) * epsilon, LARGEST_ROUNDING)
+        if not np.allclose(L, L.T, atol=max(1e-8, rounding) * np.abs(L).max()):
+            raise ValueError(f"a kernel must be a symmetric matrix; L - L' has entries of {np.abs(L - L.T).max():.3g}.")
+        values, vectors = np.linalg.eigh((L + L.T) / 2)
+        largest = max(values[-1], 0.0)
+        tolerance = max(rounding, 1e-10) * largest
         if values[0] < -tolerance:
-            raise ValueError(f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}.")
-        shift = values[0] if values[0] > tolerance else 0.0
-        kept = values - shift > tolerance
+            raise ValueError(
+                f"a kernel must be positive semi-definite; its least eigenvalue is {values[0]:.3g}, more than rounding "
+                f"explains ({-tolerance:.1g})."
+            )
+        # The negative ones tell how large rounding is, and positive ones of that size are no better.
+        zero = max(1e-10 * largest, epsilon * largest, -2 * values[0])
+        shift = values[0] if values[0] > zero else 0.0
+        kept = values - shift > zero
         if not kept.any():  # a multiple of the identity: all sets are equally likely
             return cls(np.zeros((len(L), 1)), k, shift=shift, random_state=random_state)
         factor = vectors[:, kept] * np.sqrt(values[kept] - shift)
