@@ -10,12 +10,15 @@ from scipy import sparse
 from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
+from sklearn.utils.extmath import row_norms
+from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from handful.baselines.centers import farthest_first
 from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_array, check_integer, check_labels, check_rows
+from handful.linalg import dense, sq_distances_to
 from handful.options import Count, Options, check_options
-from handful.types import Seed, as_array
+from handful.types import Seed, as_array, join_rows
 
 SUM_TOLERANCE = 2.0**-8  # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
 WHAT = {
@@ -41,11 +44,12 @@ class Acquisition(Options):
         Parameters
         ----------
         n : int, points to label
-        features : shape (pool, d), of the points in the pool: embeddings, or features of a proxy
+        features : array or sparse matrix, shape (pool, d), of the points in the pool: embeddings, features of a proxy,
+            or counts of words
         probabilities : shape (pool, classes), what a model predicts of these points; or (variants, pool, classes), what
             it predicts of augmented variants of them
-        labelled : shape (l, d), the same features of the labelled points; for `BilevelQuery` also (l, variants, d), the
-            features of their augmented variants
+        labelled : array or sparse matrix, shape (l, d), the same features of the labelled points; for `BilevelQuery`
+            also (l, variants, d), the features of their augmented variants
         labels : shape (l,), of the labelled points
         classes : the label of each column of `probabilities` (``classes_`` of a scikit-learn model); None: 0, 1, ...
         n_pool : int, size of the pool; needed only where `features` and `probabilities` are not given
@@ -76,22 +80,25 @@ class Acquisition(Options):
             labelled = _labelled(labelled, features)
         if labels is not None:
             labels = _columns(labels, probabilities, classes)
-            if labelled is not None and len(labels) != len(labelled):
+            if labelled is not None and len(labels) != labelled.shape[0]:
                 raise ValueError(
-                    f"labels must have one label for each of {len(labelled)} labelled points, got {len(labels)}."
+                    f"labels must have one label for each of {labelled.shape[0]} labelled points, got {len(labels)}."
                 )
         return np.asarray(self._query(int(n), pool, features, probabilities, labelled, labels), dtype=np.intp)
 
     @abstractmethod
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        """`n` rows of the pool, of checked input: `probabilities` has three axes, `labels` holds column numbers."""
+        """`n` rows of the pool, of checked input: `probabilities` has three axes, `labels` holds column numbers.
+
+        Sparse `features` are CSR, and so is `labelled` beside them, unless it holds variants.
+        """
 
 
 def _rows(values, name):
     values = values if sparse.issparse(values) else as_array(values)
     if values.shape[:1] == (0,):
         raise ValueError(f"{name} is empty: there is nothing left in the pool to label.")
-    return check_rows(values, name)
+    return check_rows(values, name, accept_sparse="csr")
 
 
 def _probabilities(values):
@@ -115,7 +122,7 @@ def _probabilities(values):
 
 
 def _pool_size(features, probabilities, n_pool):
-    sizes = {} if features is None else {"features": len(features)}
+    sizes = {} if features is None else {"features": features.shape[0]}
     sizes |= {} if probabilities is None else {"probabilities": probabilities.shape[1]}
     sizes |= {} if n_pool is None else {"n_pool": n_pool}
     if len(set(sizes.values())) != 1:
@@ -127,11 +134,13 @@ def _pool_size(features, probabilities, n_pool):
 
 
 def _labelled(values, features):
-    values = check_array(values, allow_nd=True, ensure_min_samples=0, input_name="labelled")
+    values = check_array(values, allow_nd=True, accept_sparse="csr", ensure_min_samples=0, input_name="labelled")
     if values.ndim > 3 or (features is not None and values.shape[-1] != features.shape[1]):
         d = "d" if features is None else features.shape[1]
         raise ValueError(f"labelled must have shape (l, {d}) or (l, variants, {d}) as features, got {values.shape}.")
-    return values
+    if sparse.issparse(features):
+        return sparse.csr_array(values) if values.ndim == 2 else values
+    return dense(values)
 
 
 def _columns(labels, probabilities, classes):
@@ -225,7 +234,7 @@ class KCenterQuery(RandomAcquisition):
     _needs = ("features",)
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        covered = () if labelled is None else labelled.reshape(-1, labelled.shape[-1])
+        covered = () if labelled is None else _one_variant_a_row(labelled)
         return farthest_first(features, n, rng=as_generator(self.random_state), covered=covered)
 
 
@@ -260,18 +269,20 @@ class KMeansQuery(RandomAcquisition):
     def _query(self, n, pool, features, probabilities, labelled, labels):
         rng = as_generator(self.random_state)
         rows, pulled = features, within_reach(features)
-        if labelled is not None and len(labelled):  # of several variants of a labelled point their mean
+        if labelled is not None and labelled.shape[0]:  # of several variants of a labelled point their mean
             known = labelled if labelled.ndim == 2 else labelled.mean(axis=1)
-            rows = np.concatenate([features, known])
-        rows = pulled(rows) - features.mean(axis=0)
-        distances = _kmeans(rows, n + len(rows) - pool, self.n_init, rng).transform(rows)
+            rows = join_rows([features, sparse.csr_array(known) if sparse.issparse(features) else known])
+        rows = pulled(rows)
+        if not sparse.issparse(rows):
+            rows = rows - features.mean(axis=0)
+        distances = _kmeans(rows, n + rows.shape[0] - pool, self.n_init, rng).transform(rows)
         cluster, distance = distances.argmin(axis=1), distances.min(axis=1)
         free, sizes = np.unique(cluster[:pool][~np.isin(cluster[:pool], cluster[pool:])], return_counts=True)
         members = [np.flatnonzero(cluster[:pool] == c) for c in free[np.argsort(-sizes, kind="stable")[:n]]]
         chosen = [int(of[np.argmin(distance[of])]) for of in members]
         if len(chosen) < n:
             rest = np.setdiff1d(np.arange(pool), chosen)
-            covered = np.concatenate([rows[chosen], rows[pool:]])
+            covered = join_rows([rows[chosen], rows[pool:]])
             chosen += rest[farthest_first(rows[rest], n - len(chosen), rng=rng, covered=covered)].tolist()
         return chosen
 
@@ -303,9 +314,13 @@ class ClusterMarginQuery(RandomAcquisition):
     def _query(self, n, pool, features, probabilities, labelled, labels):
         second, first = np.partition(probabilities.mean(axis=0), -2, axis=1)[:, -2:].T
         unsure = _largest(second - first, self.factor * n)
-        group = _kmeans(within_reach(features)(features)[unsure], n, 3, as_generator(self.random_state)).labels_
+        group = _kmeans(within_reach(features)(features[unsure]), n, 3, as_generator(self.random_state)).labels_
         turn = np.tril(group[:, None] == group, -1).sum(axis=1)  # how many of the group come before
         return unsure[np.lexsort([np.bincount(group)[group], turn])[:n]]
+
+
+def _one_variant_a_row(labelled):
+    return labelled if labelled.ndim == 2 else labelled.reshape(-1, labelled.shape[-1])
 
 
 def within_reach(features, reach=2.0):
@@ -313,17 +328,30 @@ def within_reach(features, reach=2.0):
 
     Parameters
     ----------
-    features : shape (pool, d)
+    features : array or CSR matrix, shape (pool, d)
     reach : float, most that a row may be away from the pool's median, in units of the median distance from it
 
     Returns
     -------
-    function from rows, shape (..., d), to the same with longer ways shortened
+    function from rows, shape (..., d), to the same with longer ways shortened; CSR rows stay CSR
     """
-    center = np.median(features, axis=0)
-    most = reach * np.median(np.linalg.norm(features - center, axis=1))
+    if sparse.issparse(features):
+        center = csc_median_axis_0(sparse.csc_matrix(features))
+        most = reach * np.median(np.sqrt(sq_distances_to(features, center)))
+    else:
+        center = np.median(features, axis=0)
+        most = reach * np.median(np.linalg.norm(features - center, axis=1))
+
+    def pulled_sparse(rows):
+        away = np.sqrt(sq_distances_to(rows, center))
+        kept = np.where(away > most, most / np.maximum(away, most), 1.0)
+        # The median is zero in all columns of which less than half is stored, so that this fills in few entries.
+        shift = sparse.csr_array((1.0 - kept)[:, None]) @ sparse.csr_array(center[None, :])
+        return sparse.csr_array(sparse.diags_array(kept) @ rows + shift).astype(rows.dtype)
 
     def pulled(rows):
+        if most and sparse.issparse(rows):
+            return pulled_sparse(rows)
         away = np.linalg.norm(rows - center, axis=-1, keepdims=True)
         return np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows) if most else rows
 
@@ -355,12 +383,12 @@ class Badge(RandomAcquisition):
         H = features.astype(np.float64)
         R = probabilities.mean(axis=0)
         R[np.arange(pool), R.argmax(axis=1)] -= 1.0
-        sq_norm = np.einsum("ij,ij->i", H, H) * np.einsum("ij,ij->i", R, R)
+        sq_norm = row_norms(H, squared=True) * np.einsum("ij,ij->i", R, R)
         chosen = [int(np.argmax(sq_norm))]  # as the authors' code; the paper draws the first
         nearest = np.full(pool, np.inf)
         while len(chosen) < n:
             last = chosen[-1]
-            inner = (H @ H[last]) * (R @ R[last])
+            inner = (H @ dense(H[[last]])[0]) * (R @ R[last])
             np.minimum(nearest, np.maximum(sq_norm - 2 * inner + sq_norm[last], 0.0), out=nearest)
             nearest[chosen] = 0.0
             total = nearest.sum()

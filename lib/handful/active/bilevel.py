@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from handful.active.acquisition import Acquisition, within_reach
@@ -59,12 +60,14 @@ class BilevelQuery(Acquisition):
     _needs = ("features", "probabilities", "labelled", "labels")
 
     def _query(self, n, pool, features, probabilities, labelled, labels):
-        if len(labelled) == 0:
+        if labelled.shape[0] == 0:
             raise ValueError("labelled is empty: the inner problem needs at least one labelled point.")
+        if sparse.issparse(features) and (self.variants is not None or labelled.ndim == 3):
+            raise ValueError("variants of points need dense features, got sparse ones: use features.toarray().")
         problem = Logistic(self.l2, penalise_intercept=True)  # as in the authors' code
         problem.check()
         pulled = within_reach(features)
-        copies = pulled(labelled.reshape(len(labelled), -1, labelled.shape[-1]))
+        copies = pulled(labelled if labelled.ndim == 3 or sparse.issparse(labelled) else labelled[:, None])
         given = n, pool, pulled(features), probabilities.mean(axis=0), copies, labels, pulled
         while True:
             try:
@@ -94,14 +97,18 @@ class BilevelQuery(Acquisition):
     def _rows(self, problem, n, pool, features, targets, copies, labels):
         # The pool, then the variants of labelled points, then room for those of the points to be selected. Outside, a
         # labelled point counts once, however many variants it has.
-        variants = copies.shape[1]
+        variants = copies.shape[1] if copies.ndim == 3 else 1
         room = n * variants if self.variants is not None else 0
         known = np.eye(targets.shape[1])[np.repeat(labels, variants)]
-        X = np.concatenate([features, copies.reshape(-1, copies.shape[2]), np.zeros((room, features.shape[1]))])
+        if sparse.issparse(features):
+            X = sparse.vstack([features, copies], format="csr")
+        else:
+            X = np.concatenate([features, copies.reshape(-1, copies.shape[2]), np.zeros((room, features.shape[1]))])
         Y = np.concatenate([targets, known, np.full((room, targets.shape[1]), 1.0 / targets.shape[1])])
         weight = np.concatenate([np.ones(pool), np.full(len(known), 1.0 / variants), np.zeros(room)])
-        X = np.asfortranarray(X, dtype=features.dtype) if Y.shape[1] == 2 else X.astype(features.dtype)
-        rows = Rows(X, problem.encode(Y).astype(X.dtype), weight, np.arange(pool, len(X)))
+        columns_first = Y.shape[1] == 2 and not sparse.issparse(X)
+        X = np.asfortranarray(X, dtype=features.dtype) if columns_first else X.astype(features.dtype)
+        rows = Rows(X, problem.encode(Y).astype(X.dtype), weight, np.arange(pool, X.shape[0]))
         return rows, pool + len(known)
 
     def _join(self, model, best, place, pulled):

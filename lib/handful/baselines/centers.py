@@ -144,7 +144,7 @@ def farthest_first(X, n, *, rng, covered=()):
     X : array or CSR matrix, shape (rows, d)
     n : int, rows wanted, at most all of them
     rng : numpy.random.Generator; draws the first row where nothing is covered yet
-    covered : array, shape (c, d), points that count as chosen already
+    covered : array or CSR matrix, shape (c, d), points that count as chosen already
 
     Returns
     -------
@@ -161,9 +161,11 @@ def farthest_first(X, n, *, rng, covered=()):
     check_integer("n", n, most=X.shape[0], why="there are no more rows")
     check_generator(rng)
     sq_dist, sq_norms = np.full(X.shape[0], np.inf), row_norms(X, squared=True) if sparse.issparse(X) else None
-    for point in covered:
+    n_covered = covered.shape[0] if sparse.issparse(covered) else len(covered)
+    for i in range(n_covered):
+        point = dense(covered[[i]])[0] if sparse.issparse(covered) else covered[i]
         np.minimum(sq_dist, sq_distances_to(X, point - center, sq_norms), out=sq_dist)
-    chosen = [_farthest(sq_dist) if len(covered) else int(rng.integers(X.shape[0]))]
+    chosen = [_farthest(sq_dist) if n_covered else int(rng.integers(X.shape[0]))]
     while len(chosen) < n:
         np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
