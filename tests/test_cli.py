@@ -3,8 +3,10 @@
 import argparse
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -105,3 +107,16 @@ def test_data_sets_are_listed_and_loaded_without_pandas(tmp_path):
 
 def _path(first):
     return os.pathsep.join([str(first), os.environ.get("PYTHONPATH", "")])
+
+
+def test_the_page_of_the_commands_names_those_that_there_are():
+    page = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    told = {tuple(re.findall("[a-z]+", words)) for words in re.findall(r"^\| `handful ([a-z ]+)", page, re.MULTILINE)}
+    commands = _commands(cli._parser(cli._adders()))
+    data = {("data", action) for action in _commands(commands["data"])} - {("data", "list")}  # as `data` alone
+    assert told == {(name,) for name in commands} | data
+
+
+def _commands(parser):
+    [action] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return action.choices
