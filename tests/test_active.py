@@ -11,7 +11,7 @@ from handful.active import (
     MaxEntropyQuery,
     UniformQuery,
 )
-from handful.active.acquisition import within_reach
+from handful.active.reach import within_reach
 from handful.bilevel import ConjugateGradients
 from handful.checks import ConvergenceError
 from handful_papers.bico.active import most_varying

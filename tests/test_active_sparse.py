@@ -12,7 +12,7 @@ from handful.active import (
     MaxEntropyQuery,
     UniformQuery,
 )
-from handful.active.acquisition import within_reach
+from handful.active.reach import within_reach
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression

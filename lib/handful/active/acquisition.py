@@ -11,12 +11,12 @@ from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.extmath import row_norms
-from sklearn.utils.sparsefuncs import csc_median_axis_0
 
+from handful.active.reach import within_reach
 from handful.baselines.centers import farthest_first
 from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_array, check_integer, check_labels, check_rows
-from handful.linalg import dense, sq_distances_to
+from handful.linalg import dense
 from handful.options import Count, Options, check_options
 from handful.types import Seed, as_array, join_rows
 
@@ -321,41 +321,6 @@ class ClusterMarginQuery(RandomAcquisition):
 
 def _one_variant_a_row(labelled):
     return labelled if labelled.ndim == 2 else labelled.reshape(-1, labelled.shape[-1])
-
-
-def within_reach(features, reach=2.0):
-    """A function that pulls rows back which lie far out, so that their length alone does not have them chosen.
-
-    Parameters
-    ----------
-    features : array or CSR matrix, shape (pool, d)
-    reach : float, most that a row may be away from the pool's median, in units of the median distance from it
-
-    Returns
-    -------
-    function from rows, shape (..., d), to the same with longer ways shortened; CSR rows stay CSR
-    """
-    if sparse.issparse(features):
-        center = csc_median_axis_0(sparse.csc_matrix(features))
-        most = reach * np.median(np.sqrt(sq_distances_to(features, center)))
-    else:
-        center = np.median(features, axis=0)
-        most = reach * np.median(np.linalg.norm(features - center, axis=1))
-
-    def pulled_sparse(rows):
-        away = np.sqrt(sq_distances_to(rows, center))
-        kept = np.where(away > most, most / np.maximum(away, most), 1.0)
-        # The median is zero in all columns of which less than half is stored, so that this fills in few entries.
-        shift = sparse.csr_array((1.0 - kept)[:, None]) @ sparse.csr_array(center[None, :])
-        return sparse.csr_array(sparse.diags_array(kept) @ rows + shift).astype(rows.dtype)
-
-    def pulled(rows):
-        if most and sparse.issparse(rows):
-            return pulled_sparse(rows)
-        away = np.linalg.norm(rows - center, axis=-1, keepdims=True)
-        return np.where(away > most, center + (rows - center) * (most / np.maximum(away, most)), rows) if most else rows
-
-    return pulled
 
 
 class Badge(RandomAcquisition):

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from handful.active.acquisition import Acquisition, within_reach
+from handful.active.acquisition import Acquisition
+from handful.active.reach import within_reach
 from handful.bilevel.strategy import best_rows
 from handful.checks import ConvergenceError
 from handful.models import Logistic
