@@ -328,14 +328,9 @@ def as_blocks(X, y=None, sample_weight=None):
 
 
 def uniform_rows(blocks, size, rng, n_present=None):
-    """Rows drawn uniformly without repetition from all that have a positive weight, all if they are few: a Block.
+    """Rows drawn uniformly without repetition from all of positive weight, all if they are few: a Block.
 
-    Parameters
-    ----------
-    blocks : Blocks
-    size : int
-    rng : numpy.random.Generator
-    n_present : int array, how many rows of each block have a positive weight; None counts them
+    `n_present` tells how many of these each block has; None counts them.
     """
     n_present = np.array(blocks.map(_n_present)) if n_present is None else n_present
     size = min(size, n_present.sum())
