@@ -19,6 +19,8 @@ from handful import (
 from handful.bilevel.families import candidates_for
 from handful.bilevel.trials import exchanged, held_out_loss
 from handful.proxies import RBF, Nystrom, TreeLeaves
+from imblearn.pipeline import make_pipeline as imblearn_pipeline
+from imblearn.under_sampling import RandomUnderSampler
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -29,6 +31,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingClassifier,
 )
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
@@ -152,6 +155,24 @@ def test_a_frame_with_gaps_and_categories_goes_to_the_estimator_that_takes_it_as
     drawn = CoresetEstimator(UniformCoreset(60, random_state=0), model).fit(frame, y)
     assert drawn.predict(frame).shape == y.shape
     assert suspects(boosting, frame, y).scores_.shape == (len(y),)
+
+
+def test_votes_of_pipelines_take_what_each_of_them_encodes(data):
+    X, y = data
+    encode = make_column_transformer((OneHotEncoder(), ["colour"]), (SimpleImputer(), ["a", "b", "c"]))
+    pipes = [(name, make_pipeline(encode, FEW_TREES)) for name in ("a", "b")]
+    with pytest.warns(UserWarning, match="VotingClassifier.fit takes no sample_weight for its RandomForestClassifier"):
+        few = for_estimator(VotingClassifier(pipes, voting="soft")).fit(mixed(X), y)
+    assert len(set(few.trials_.values())) > 1
+    with pytest.raises(ValueError, match=r"contains NaN.*VotingClassifier is to train on these rows"):
+        for_estimator(VotingClassifier([("a", LogisticRegression()), ("b", FEW_TREES)])).fit(mixed(X)[["a", "b"]], y)
+
+
+def test_a_step_that_resamples_is_refused_by_name(data):
+    before = imblearn_pipeline(RandomUnderSampler(random_state=0), LogisticRegression())
+    for model in (before, GridSearchCV(before, {})):
+        with pytest.raises(ValueError, match="RandomUnderSampler does not, as what resamples rows"):
+            for_estimator(model).fit(*data)
 
 
 def test_gaps_change_nothing_where_there_are_none_and_rows_keep_them_in_the_trials(data):

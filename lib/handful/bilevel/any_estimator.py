@@ -154,8 +154,7 @@ class AnyEstimatorCoreset(Selector):
             y = readable(y)
             check_labels(y)
         if before is not None and y is not None:
-            self.encoder_ = clone(before).fit(X, y)
-            rows = _dense(self.encoder_.transform(X))
+            self.encoder_, rows = _encoded(before, X, y)
         seen = rows if y is None else self._as_numbers(*_seen(last, rows, y))
         numbers, y = self._check_features(seen, y, last)
         self._rows = numbers if seen is rows else rows
@@ -170,7 +169,9 @@ class AnyEstimatorCoreset(Selector):
 
     def _as_numbers(self, trainer, rows):
         own = self.proxy is None and self.candidates(1.0)[0].own
-        return rows if own else as_numbers(rows, missing=input_tags_of(trainer).allow_nan)
+        # Of several that are trained together none speaks for all: the trials show whether they take gaps.
+        missing = input_tags_of(trainer).allow_nan or len(trained(trainer)) > 1
+        return rows if own else as_numbers(rows, missing=missing)
 
     @property
     def _classifies(self):
@@ -346,14 +347,22 @@ def _seen(estimator, rows, y):
     The steps of a pipeline in a search or its like are fitted to all rows.
     """
     if isinstance(estimator, Pipeline):
-        before = estimator[:-1]
-        return _seen(estimator[-1], _dense(clone(before).fit(rows, y).transform(rows)) if len(before) else rows, y)
+        return _seen(estimator[-1], _encoded(estimator[:-1], rows, y)[1] if len(estimator) > 1 else rows, y)
     inner = trained(estimator)
     return _seen(inner[0], rows, y) if len(inner) == 1 else (estimator, rows)
 
 
-def _dense(X):
-    return X.toarray() if sparse.issparse(X) else X
+def _encoded(before, rows, y):
+    # The first steps of a pipeline, fitted to all rows, and what they make of these.
+    fitted = clone(before).fit(rows, y)
+    if not hasattr(fitted, "transform"):
+        names = ", ".join(type(step).__name__ for _, step in before.steps)
+        raise ValueError(
+            f"the steps before the estimator must transform rows one by one, and one of {names} does not, as what "
+            "resamples rows: resample them first, then choose from these."
+        )
+    found = fitted.transform(rows)
+    return fitted, found.toarray() if sparse.issparse(found) else found
 
 
 def _with_way_out(error, estimator):
