@@ -297,6 +297,14 @@ def test_a_seed_reaches_what_a_trainer_wraps():
     np.testing.assert_array_equal(*losses)
 
 
+@pytest.mark.parametrize("inner", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)])
+def test_features_are_ranked_by_what_the_trainer_learned_on_its_coreset(inner):
+    few = CoresetEstimator(LightweightCoreset(150, random_state=0), inner)
+    ranks = RFE(few, n_features_to_select=1).fit(X, y).ranking_
+    assert ranks[0] == 1  # the column that y is made of
+    assert hasattr(few.fit(X, y), "coef_") == hasattr(few.estimator_, "coef_")
+
+
 # --- classifiers that only predict
 
 

@@ -75,7 +75,8 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     ----------
     selector_ : the fitted selector
     estimator_ : the estimator, fitted on the coreset with its weights; `predict`, `predict_proba`,
-        `predict_log_proba`, `decision_function`, `transform` and `score` are its own
+        `predict_log_proba`, `decision_function`, `transform` and `score` are its own, and so are `classes_`, `coef_`
+        and `feature_importances_`, by which RFE ranks columns
     n_features_in_, feature_names_in_ : of the data seen in `fit`
 
     Examples
@@ -195,6 +196,14 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
     @property
     def classes_(self) -> Any:
         return self.estimator_.classes_
+
+    @property
+    def coef_(self) -> Any:
+        return self.estimator_.coef_
+
+    @property
+    def feature_importances_(self) -> Any:
+        return self.estimator_.feature_importances_
 
     predict = _of_the_estimator("predict", "What the fitted estimator predicts for the rows of `X`.")
     predict_proba = _of_the_estimator("predict_proba", "Class probabilities by the fitted estimator, (n, classes).")
