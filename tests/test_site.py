@@ -178,6 +178,14 @@ def test_no_line_of_code_on_a_page_is_wider_than_the_page():
     assert [(name, line) for name, line in lines if len(line) > 88] == []
 
 
+def test_no_card_of_the_landing_page_stands_alone_in_its_line():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    cards = re.findall(r"^:::\{container\} card\n\*\*\[(.*?)\]\((.*?)\)\*\*$", index, re.MULTILINE)
+    assert len(cards) % 2 == 0
+    wanted = {"howto/sample_on_rows.ipynb", "attribution.md", "methods/continual.md"}
+    assert wanted <= {target for _, target in cards}
+
+
 def test_values_of_tables_stay_in_one_piece_and_sentences_break(pages):
     html = (
         '<td>75.77 ± 1.83</td><td class="row0">0.5</td><th id="a">12</th><td><p>12 of 15</p></td>\n'
