@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import has_fit_parameter
 
-from handful.types import Block, as_array, check_kind, joined, kind_of_labels
+from handful.types import Block, as_array, check_kind, joined, kind_of_labels, missing
 
 MOST_CLASSES = 100  # more different numbers are counts or targets of a regression
 WIDE = 10_000  # range of whole numbers up to which classes are counted without being sorted
@@ -98,12 +98,12 @@ def check_part(selector, size, X, y, sample_weight=None, classes=None):
 def class_totals(y, weights):
     """The weight of each class in y, of rows that count: a dict.
 
-    None stands for y=None, for what has no classes (fractions, more than `MOST_CLASSES` numbers, dates), and for labels
-    of several columns.
+    Labels that are missing count for none. None stands for y=None, for what has no classes (fractions, more than
+    `MOST_CLASSES` numbers, dates), and for labels of several columns.
     """
     if y is None or np.ndim(y) != 1:
         return None
-    labels, present = as_array(y), weights > 0
+    labels, present = as_array(y), (weights > 0) & ~missing(y)
     if not present.all():
         labels, weights = labels[present], weights[present]
     if len(labels) == 0:

@@ -46,7 +46,8 @@ def as_array(values):
     """The numpy array of an array, a list or a torch tensor, which may be on any device and require gradients.
 
     Types that numpy lacks, such as bfloat16, become float32, and so do tensors of half precision. What a masked array
-    hides is missing.
+    hides is missing. A list of words of which some are missing becomes an array of objects, as numpy would make a word
+    of NaN.
     """
     if hasattr(values, "detach"):
         tensor = values.detach().cpu()
@@ -57,6 +58,8 @@ def as_array(values):
     if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
         values = [as_array(value) for value in values]
     array = np.asarray(values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple) and missing(values).any():
+        return np.asarray(values, dtype=object)
     foreign = array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void)
     return array.astype(np.float32) if foreign else array
 
@@ -177,7 +180,7 @@ def take_rows(array, indices):
     if array is None:
         return None
     if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
-        array = np.asarray(array)
+        array = as_array(array)
     n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
     if len(indices) and np.max(indices) >= n:
         largest = np.max(indices)

@@ -11,7 +11,7 @@ from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_sample_weight
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.types import Seed, as_array, canonical, check_form, kind_of_labels, take_rows
+from handful.types import Seed, as_array, canonical, check_form, kind_of_labels, readable, take_rows
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ReplayBuffer(Options):
             self.rng_ = as_generator(self.random_state)
         selector = clone(self.selector).set_params(size=size, random_state=self.rng_)
         try:
-            indices, _ = choose(selector, view, None if y is None else as_array(y), sample_weight, self.rng_)
+            indices, _ = choose(selector, view, readable(y), sample_weight, self.rng_)
         except ValueError as error:
             if f"size={share}" not in str(error):
                 raise
