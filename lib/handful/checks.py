@@ -106,7 +106,8 @@ def check_labels(y, name="y", *, several=True, of=None):
     if not several and gone.ndim == 2 and gone.shape[1] > 1:
         raise ValueError(
             f"{name} must hold one label a row, shape ({len(gone)},), as {type(of).__name__} looks at it, got shape "
-            f"{gone.shape}: UniformCoreset, a ReservoirCoreset with balanced=False and others that do not take several."
+            f"{gone.shape}. Several are for what does not look at them: UniformCoreset, for example, or a "
+            "ReservoirCoreset with balanced=False."
         )
     if gone.any():
         row, *place = np.argwhere(gone)[0]

@@ -241,6 +241,8 @@ def kind_of_labels(y):
 
     Labels that are missing do not count.
     """
+    if sparse.issparse(y):
+        return "numbers"
     y = as_array(y)
     if y.dtype.kind != "O":
         return {"U": "words", "S": "words", "T": "words", "M": "dates", "m": "times"}.get(y.dtype.kind, "numbers")

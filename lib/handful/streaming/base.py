@@ -198,7 +198,7 @@ class StreamMemory(Options):
         checked = validate_data(self, X, labels, **rules)
         X, labels = checked if isinstance(checked, tuple) else (checked, y)
         check_consistent_length(X, labels)
-        y = None if labels is None else as_array(labels)
+        y = labels if labels is None or sparse.issparse(labels) else as_array(labels)
         n = X.shape[0]
         if X.dtype.kind not in "biuf":
             raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import by_blocks, check_in_memory
 from handful.checks import (
+    check_labels,
     check_magnitude,
     check_rows,
     check_sample_weight,
@@ -25,7 +26,7 @@ from handful.linalg import centred, one_blas_thread
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
-from handful.types import Table
+from handful.types import Table, readable
 
 
 def hinge_price(l2: Any, total_weight: Any) -> Any:
@@ -225,6 +226,11 @@ class LinearSVM(ClassifierMixin, Options):
         """The predicted class of each row, shape (n,)."""
         margins = self.decision_function(X)
         return self.classes_[(margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
+
+    def score(self, X: Table, y: Table, sample_weight: Table = None) -> float:
+        """The share of the rows, by weight, whose class is predicted."""
+        check_labels(y)
+        return super().score(X, readable(y), sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
