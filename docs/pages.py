@@ -214,7 +214,7 @@ def values(text):
     """A built page's HTML in which short cells of tables that hold a number are of class `value`: they never break."""
 
     def told(found):
-        tag, options, before, cell = found.groups()
+        options, before, cell = found.groups()
         is_value = len(cell) <= LONGEST_VALUE and any(c.isdigit() for c in cell)
         if not is_value:
             return found[0]
@@ -222,9 +222,9 @@ def values(text):
             options = options.replace('class="', 'class="value ')
         else:
             options += ' class="value"'
-        return f"<{tag}{options}>{before}{cell}"
+        return f"<td{options}>{before}{cell}"
 
-    return re.sub(r"<(t[dh])((?: [^>]*)?)>(\s*(?:<p>)?)([^<]+)(?=(?:</p>)?\s*</t[dh]>)", told, text)
+    return re.sub(r"<td((?: [^>]*)?)>(\s*(?:<p>)?)([^<]+)(?=(?:</p>)?\s*</td>)", told, text)
 
 
 def fetched(site):

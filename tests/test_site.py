@@ -188,12 +188,12 @@ def test_no_card_of_the_landing_page_stands_alone_in_its_line():
 
 def test_values_of_tables_stay_in_one_piece_and_sentences_break(pages):
     html = (
-        '<td>75.77 ± 1.83</td><td class="row0">0.5</td><th id="a">12</th><td><p>12 of 15</p></td>\n'
+        '<td>75.77 ± 1.83</td><td class="row0">0.5</td><th id="a">seconds, m = 10</th><td><p>12 of 15</p></td>\n'
         "<td>a name</td><td>a sentence of 40 characters, which may break</td><td><code>x1</code></td>"
     )
     shown = pages.values(html)
     assert shown == (
-        '<td class="value">75.77 ± 1.83</td><td class="value row0">0.5</td><th id="a" class="value">12</th>'
+        '<td class="value">75.77 ± 1.83</td><td class="value row0">0.5</td><th id="a">seconds, m = 10</th>'
         '<td class="value"><p>12 of 15</p></td>\n'
         "<td>a name</td><td>a sentence of 40 characters, which may break</td><td><code>x1</code></td>"
     )
