@@ -4,7 +4,9 @@ No other module calls scikit-learn's own checks of rows, so that all rows are `r
 """
 
 import operator
+import os
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -12,8 +14,8 @@ from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import type_of_target
 
 from handful.blocks import check_in_memory
-from handful.sources import physical_memory
-from handful.types import as_array, missing, readable
+from handful.sources import are_names, is_files, physical_memory
+from handful.types import as_array, missing, readable, row_array
 
 LARGEST = float(np.finfo(np.float64).max)
 MAX_SEED = np.iinfo(np.int32).max
@@ -74,6 +76,8 @@ def check_dtype(dtype):
 
 def check_array(array, **rules):
     """As `sklearn.utils.check_array`, of an array made `readable`."""
+    if rules.get("ensure_2d", True):
+        check_no_words(array)
     return validation.check_array(readable(array), **rules)
 
 
@@ -82,6 +86,8 @@ def validate_data(estimator, X="no_validation", y="no_validation", **rules):
     if y is not None and not isinstance(y, str):
         y = readable(y)
         check_labels(y, several=rules.get("multi_output", False), of=estimator)
+    if not rules.get("skip_check_array", False):
+        check_no_words(X)
     return validation.validate_data(estimator, readable(X), y, **rules)
 
 
@@ -90,6 +96,18 @@ def check_X_y(X, y, name="y", **rules):
     y = readable(y)
     check_labels(y, name)
     return validation.check_X_y(readable(X), y, **rules)
+
+
+def check_no_words(X):
+    """ValueError for a list of words, texts or names of files, where numbers are read."""
+    if not isinstance(X, list | tuple) or not are_names(X):
+        return
+    way_out = "turn them into numbers first, for example by a vectorizer"
+    if is_files([Path(os.fsdecode(name)) for name in X]):
+        way_out = "name files by Paths, [Path(name) for name in X], or Blocks(X); a list of strings is rows"
+    raise ValueError(
+        f"X must hold rows of numbers, got a list of {type(X[0]).__name__}, such as {str(X[0])[:40]!r}: {way_out}."
+    )
 
 
 def check_labels(y, name="y", *, several=True, of=None):
@@ -158,18 +176,18 @@ def check_vector(values, name, n=None, *, least=None):
 def checked_shape(X):
     """X itself, in a form that has rows: CSR if sparse, an array if a list; its values are not read.
 
+    Rows are those of a table, words, texts or other things, shape (n,), or images, shape (n, ...).
+
     Raises
     ------
     ValueError
-        as `sklearn.utils.check_array` does, for what is not 2-d, has no rows or features, or is complex
+        as `sklearn.utils.check_array` does, for a column of numbers, no rows or features, or complex numbers
     """
-    if sparse.issparse(X):
-        X = X.tocsr()
-    elif not hasattr(X, "shape"):
-        X = np.asarray(X, dtype=object)
-    dtype = getattr(X, "dtype", None)
-    stand_in = np.zeros((), dtype=complex if getattr(dtype, "kind", "f") == "c" else float)
-    validation.check_array(np.broadcast_to(stand_in, X.shape))
+    X = X.tocsr() if sparse.issparse(X) else row_array(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    stand_in = np.zeros((), dtype=complex if kind == "c" else float)
+    shape = (len(X), 1) if len(X.shape) == 1 and kind not in "biufc" else X.shape
+    validation.check_array(np.broadcast_to(stand_in, shape), allow_nd=True)
     return X
 
 

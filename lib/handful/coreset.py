@@ -68,14 +68,15 @@ class Coreset:
 
         Parameters
         ----------
-        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices, torch tensors or dask data of the
-            data set's length; None stays None. `Blocks`, files and a dask bag stand for all of `X`, `y` and
+        X, *arrays : arrays, data frames (pandas, polars, arrow), sparse matrices, torch tensors, lists or dask data of
+            the data set's length; None stays None. `Blocks`, files and a dask bag stand for all of `X`, `y` and
             `sample_weight`, as in `fit`
 
         Returns
         -------
         list : the rows of each argument, in the order of the call, then the weights, shape (m,). Rows of files and dask
-            data are numpy arrays or pandas frames
+            data are numpy arrays or pandas frames; those of a list are a list, or an array if it holds numbers or rows
+            of one length
 
         Raises
         ------
@@ -133,7 +134,8 @@ class Selector(Options):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). Files, dask data,
+        X : array, data frame or CSR matrix (where `sparse` input is supported), shape (n, d). Selectors that never read
+            X take anything else with rows, too: texts, images. Files, dask data,
             `handful.blocks.Blocks` and, with a warning, what exceeds half of the memory are chosen from block by block
             (see docs/distributed.md)
         y : labels or targets, shape (n,). Selectors that do not look at them need none, and take any: several a row,
@@ -298,7 +300,9 @@ class Selector(Options):
         labels = y if self._reads_y else None
         if not self._reads:
             labels = None if labels is None else validate_data(self, y=labels)
-            X = validate_data(self, checked_shape(X), skip_check_array=True)  # the number and the names of the features
+            X = checked_shape(X)
+            if len(X.shape) == 2:
+                validate_data(self, X, skip_check_array=True)  # the number and the names of the features
         elif labels is None:
             X = validate_data(self, X, **options)
         else:

@@ -19,7 +19,7 @@ from handful.checks import MAX_SEED, as_generator, check_array, check_labels, ch
 from handful.options import Options, all_or_nothing
 from handful.parts import check_part, check_selector, choose
 from handful.trainers import input_tags_of, kind_of, seed_unset, weighted_fit, why_unweighted
-from handful.types import Seed, Table, as_array, kind_of_labels, readable, take_rows
+from handful.types import Seed, Table, as_array, kind_of_labels, readable, row_array, take_rows
 
 VALIDATION = ("X_val", "y_val", "sample_weight_val")  # as scikit-learn names them
 ASKED = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score")
@@ -254,9 +254,11 @@ class CoresetEstimator(MetaEstimatorMixin, Options):
         X, y = readable(X), readable(y)
         self._check_labels(y)
         takes = input_tags_of(self.estimator)
-        kinds = {getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())}
+        kinds = {getattr(dtype, "kind", "O") for dtype in np.ravel(getattr(X, "dtypes", ()))}
         words = takes.string or takes.categorical or bool(kinds - set("biuf"))
-        if not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
+        of_rows = row_array(X) if isinstance(X, list | tuple) else X
+        table = len(getattr(of_rows, "shape", (0, 0))) == 2  # texts and images are as the estimator has them
+        if table and not is_blocks(X) and not getattr(self.selector, "_reads", True) and not words:
             finite = "allow-nan" if takes.allow_nan else True
             check_array(X, accept_sparse=True, ensure_all_finite=finite, estimator=self)
         return X, y

@@ -176,17 +176,26 @@ def _columns_of_common_levels(columns):
 
 
 def take_rows(array, indices):
-    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None."""
+    """Rows of an array, frame (pandas, polars, arrow), sparse matrix or torch tensor, in its own type; None of None.
+
+    Of a list they are an array where numpy reads it as a table or as numbers (`is_table`), else a list: of texts,
+    images, dictionaries.
+    """
     if array is None:
         return None
-    if not hasattr(array, "shape") and not hasattr(array, "take"):  # a list, or anything that numpy can read
+    as_they_are = isinstance(array, list | tuple) and not is_table(array)
+    if not as_they_are and not hasattr(array, "shape") and not hasattr(array, "take"):
         array = as_array(array)
     n = array.shape[0] if hasattr(array, "shape") else len(array)  # an arrow column has no shape
     if len(indices) and np.max(indices) >= n:
         largest = np.max(indices)
         raise ValueError(f"the coreset holds row {largest}, but got {n} rows: take from the data it was fitted on.")
+    if as_they_are:
+        return type(array)([array[i] for i in indices])
     if hasattr(array, "iloc"):  # pandas
         return array.iloc[indices]
+    if type(array).__module__.startswith("pandas"):  # its arrays and indices
+        return array.take(indices)
     if type(array).__module__.startswith("polars"):
         return array[indices]
     if type(array).__module__.startswith("pyarrow"):
@@ -198,6 +207,39 @@ def take_rows(array, indices):
 
         return array[torch.as_tensor(indices, device=array.device)]
     return (array if isinstance(array, np.ma.MaskedArray) else np.asarray(array))[indices]
+
+
+def is_table(rows):
+    """Whether a list holds numbers, or rows of one length; not texts, images, dictionaries or rows of any length."""
+    if all(isinstance(row, Number | np.bool_) or getattr(row, "ndim", 1) == 0 for row in rows):
+        return True
+    flat = all(isinstance(row, list | tuple) or getattr(row, "ndim", 0) == 1 for row in rows)
+    return flat and len({len(row) for row in rows}) == 1
+
+
+def is_numeric(rows):
+    """Whether rows are those of a table of numbers, or a list or a column of them, which checks of numbers read."""
+    if sparse.issparse(rows) or hasattr(rows, "detach"):
+        return True
+    dtypes = getattr(rows, "dtypes", None)
+    if hasattr(rows, "columns") and dtypes is not None:
+        return all(getattr(dtype, "kind", "O") in "biufc" for dtype in dtypes)
+    if isinstance(rows, list | tuple):
+        return is_table(rows) and np.asarray(rows).dtype.kind in "biufc"
+    array = rows if hasattr(rows, "dtype") else np.asarray(rows)
+    return len(array.shape) < 3 and getattr(array.dtype, "kind", "O") in "biufc"
+
+
+def row_array(rows):
+    """An array with an entry a row: of a list that is no table one of objects, shape (n,)."""
+    if hasattr(rows, "shape"):
+        return rows
+    if is_table(rows := list(rows)):
+        return np.asarray(rows, dtype=object)
+    array = np.empty(len(rows), dtype=object)
+    for i, row in enumerate(rows):
+        array[i] = row
+    return array
 
 
 def types_of(X, y):

@@ -173,6 +173,8 @@ def codes(values):
 
 def column_of(X, by):
     """A column of X, by its name in a data frame or its position: what the frame gives, or an array of shape (n,)."""
+    if len(X.shape) != 2:
+        raise ValueError(f"by={by!r} must be a column of X, but rows of shape {X.shape[1:]} have none: give y instead.")
     names = getattr(X, "column_names", getattr(X, "columns", None))  # arrow's word, and that of other frames
     names = [] if names is None else list(names)
     if by in names:

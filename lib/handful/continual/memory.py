@@ -11,7 +11,18 @@ from handful.blocks import check_in_memory
 from handful.checks import as_generator, check_sample_weight
 from handful.options import Count, Options, check_options, restored
 from handful.parts import check_selector, choose
-from handful.types import Seed, as_array, canonical, check_form, kind_of_labels, readable, take_rows
+from handful.types import (
+    Seed,
+    as_array,
+    canonical,
+    check_form,
+    is_table,
+    kind_of_labels,
+    readable,
+    row_array,
+    take_rows,
+    type_of,
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,8 @@ class ReplayBuffer(Options):
 
         Parameters
         ----------
-        X : array or torch tensor, shape (n, ...), the rows of the task. If fewer rows than the share of a task have a
+        X : array or torch tensor, shape (n, ...), the rows of the task; or a list of texts or images, which is kept as
+            an array of objects. If fewer rows than the share of a task have a
             positive weight, all of these are kept
         y : labels, shape (n,), or soft labels, shape (n, classes), if the selector takes them; None if it needs none
         view : array, shape (n, d), from which the selector chooses instead of `X`, such as embeddings or gradients (see
@@ -127,6 +139,8 @@ class ReplayBuffer(Options):
         check_in_memory("ReplayBuffer", X, y, view, sample_weight)
         if sparse.issparse(X):
             raise TypeError("X must be an array or a torch tensor, got a sparse matrix: use X.toarray().")
+        X = row_array(X) if isinstance(X, list | tuple) and not is_table(X) else X
+        y = np.asarray(y) if isinstance(y, list | tuple) else y
         n_tasks = len(memories) + 1
         share = self.size // n_tasks
         if share < 1:
@@ -203,7 +217,7 @@ def _form(X, y):
     X, y = (a if a is None or hasattr(a, "new_tensor") else np.asarray(a) for a in (X, y))
     kind = "numbers" if y is None or hasattr(y, "new_tensor") else kind_of_labels(y)
     return {
-        "X": f"X: {_about(X)}, {X.dtype}",
+        "X": f"X: {_about(X)}, {type_of(X)}",
         "y": "no labels" if y is None else f"y: {_about(y)}, {kind}",
     }
 

@@ -10,11 +10,11 @@ from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import as_blocks, is_blocks
-from handful.checks import as_generator, check_sample_weight, validate_data
+from handful.checks import as_generator, check_sample_weight, checked_shape, validate_data
 from handful.coreset import Coreset, Selector
 from handful.options import Options, check_options, restored
 from handful.parts import check_part, check_selector, reduced
-from handful.types import Block, Table, as_array, check_form, check_kind, form_of
+from handful.types import Block, Table, as_array, check_form, check_kind, form_of, is_numeric
 
 FIXED = ("size", "leaf_size", "n_slots", "n_held")  # options that cannot change between the chunks of a stream
 
@@ -49,8 +49,8 @@ class StreamMemory(Options):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix, shape (n, d); a memory-mapped array is read leaf by leaf; files and
-            dask data, as in `handful.blocks.Blocks`, one block after the other
+        X : array, data frame or CSR matrix, shape (n, d), or texts or images where nothing reads them; a memory-mapped
+            array is read leaf by leaf; files and dask data, as in `handful.blocks.Blocks`, one block after the other
         y : shape (n,), or None throughout
         sample_weight : shape (n,), non-negative; rows of weight 0 are counted, not kept
 
@@ -138,6 +138,10 @@ class StreamMemory(Options):
     # --- for subclasses
 
     @property
+    def _reads(self):
+        return getattr(self.selector, "_reads", True)
+
+    @property
     def _reads_y(self):
         return getattr(self.selector, "_reads_y", True)
 
@@ -195,17 +199,24 @@ class StreamMemory(Options):
         self._top, first = None, not hasattr(self, "n_features_in_")
         rules = dict(reset=first, accept_sparse="csr", ensure_min_samples=0)
         labels = y if y is None or self._reads_y else "no_validation"
-        checked = validate_data(self, X, labels, **rules)
-        X, labels = checked if isinstance(checked, tuple) else (checked, y)
+        if self._reads or is_numeric(X):
+            checked = validate_data(self, X, labels, **rules)
+            X, labels = checked if isinstance(checked, tuple) else (checked, y)
+            if X.dtype.kind not in "biuf":
+                raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
+        else:
+            labels = validate_data(self, y=y) if self._reads_y and y is not None else y
+            X = checked_shape(X)
+            if len(X.shape) == 2:
+                validate_data(self, X, reset=first, skip_check_array=True)
+            X = np.asarray(X)
         check_consistent_length(X, labels)
         y = labels if labels is None or sparse.issparse(labels) else as_array(labels)
         n = X.shape[0]
-        if X.dtype.kind not in "biuf":
-            raise ValueError(f"X must hold real numbers, got dtype {X.dtype}.")
         if n:
             if y is not None and self._reads_y:
                 check_kind(y)
-            form = {what: words for what, words in form_of(X, y).items() if what != "columns"}
+            form = form_of(X, y) | {"kind": "numbers in X" if X.dtype.kind in "biuf" else "words in X"}
             check_form(self._form or form, form, "the chunk", "the stream so far")
             self._form = form
         if sample_weight is not None:  # a part of a stream, unlike a whole data set, may have no row that counts

@@ -47,6 +47,7 @@ class Reservoir(StreamMemory):
 
     _undone_by = BaseException
     _needs_y = False
+    _reads = False
     _reads_y = False
 
     def fit(self, X, y=None):
@@ -208,6 +209,10 @@ class ReservoirCoreset(ClassBalancedReservoir):
     size: Count = 100
     n_held: Count | None = None
     balanced: bool = True
+
+    @property
+    def _reads(self):
+        return getattr(self.selector, "_reads", True)
 
     @property
     def _reads_y(self):
