@@ -54,7 +54,7 @@ BAD = {
     "shape": (lambda X, y: (X[0], y), "Expected 2D array"),
     "short labels": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
     "long labels": (lambda X, y: (X, np.r_[y, y]), "inconsistent numbers of samples"),
-    "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string to float"),
+    "no number": (lambda X, y: (last(X.astype(object), "a"), y), "could not convert string|the chunk has words in X"),
     "width": (lambda X, y: (X[:, :2], y), "X has 2 features"),
     "no labels": (lambda X, y: (X, None), "but the stream so far has|requires y"),
     "words": (lambda X, y: (X, np.full(len(X), "a")), "the chunk has words in y, but the stream so far has numbers"),

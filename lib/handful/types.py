@@ -227,6 +227,8 @@ def is_numeric(rows):
     if isinstance(rows, list | tuple):
         return is_table(rows) and np.asarray(rows).dtype.kind in "biufc"
     array = rows if hasattr(rows, "dtype") else np.asarray(rows)
+    if isinstance(array, np.ndarray) and array.dtype.kind == "O" and array.ndim == 2:
+        return all(isinstance(value, Number) for value in array.flat)
     return len(array.shape) < 3 and getattr(array.dtype, "kind", "O") in "biufc"
 
 
