@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from handful.sources import are_names, exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
-from handful.types import Block, check_form, check_types, form_of, join_rows, joined, missing, readable, types_of
+from handful.types import Block, check_alike, forms_of, join_rows, joined, missing, readable
 
 
 class Blocks:
@@ -157,7 +157,7 @@ class Blocks:
         found, first = self._compute(list(tasks)) if at_once else (self._compute([task])[0] for task in tasks), None
         for i, (form, result) in enumerate(found):
             first = first or form
-            _check_alike(first, form, f"block {i}", "block 0")
+            check_alike(first, form, f"block {i}", "block 0")
             yield result
 
     def take(self, indices):
@@ -272,24 +272,15 @@ def _read(pieces, start):
     parts = [piece() if callable(piece) else piece for piece in pieces]
     parts = [triple for part in parts for triple in (part if isinstance(part, list) else [part])]
     parts = [part for part in parts if part[0].shape[0]] or parts[:1]  # of no rows the types may be any
-    forms = [_forms(*part) for part in parts]
+    forms = [forms_of(*part) for part in parts]
     for form in forms:
-        _check_alike(forms[0], form, "a part of it", "another part")
+        check_alike(forms[0], form, "a part of it", "another part")
     X, y, weights = (join_rows(values) for values in zip(*parts))
     check_consistent_length(X, y, weights)
     X = readable(X)
     ids = start + np.arange(X.shape[0])
     weights = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
     return forms[0], Block(X, y, weights, ids)
-
-
-def _forms(X, y, weights):
-    return form_of(X, y) | {"weights": f"{'no ' * (weights is None)}sample_weight"}, types_of(X, y)
-
-
-def _check_alike(before, now, name, others):
-    check_form(before[0], now[0], name, others)
-    check_types(before[1], now[1], name, others)
 
 
 def _shape(piece):

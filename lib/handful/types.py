@@ -321,3 +321,14 @@ def check_types(before, now, name, others):
                 f"{name} has {what} of {now[what]}, but {others} has it of {before[what]}; give every part in the same "
                 "types."
             )
+
+
+def forms_of(X, y, weights):
+    """The form of a part of one data set, and its types: what `check_alike` compares."""
+    return form_of(X, y) | {"weights": f"{'no ' * (weights is None)}sample_weight"}, types_of(X, y)
+
+
+def check_alike(before, now, name, others):
+    """ValueError where the form or the types of a part are not those of the `others`."""
+    check_form(before[0], now[0], name, others)
+    check_types(before[1], now[1], name, others)
