@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from handful import KCenter, KMeansPlusPlus, StratifiedCoreset, UniformCoreset
 from handful.baselines import Herding
-from handful.baselines.centers import plain_seeds
+from handful.baselines.centers import farthest_first, plain_seeds
 from handful.baselines.stratified import allocate
 from handful.clustering import Medoids, quantization_error
 from hypothesis import given, settings
@@ -241,3 +241,28 @@ def test_ties_go_to_the_first_row_whether_the_table_is_dense_or_sparse():
             nearest = ((X[:, None] - X[dense.indices_]) ** 2).sum(axis=2).argmin(axis=1)
             for few in (dense, csr):
                 np.testing.assert_array_equal(few.weights_, np.bincount(nearest, minlength=20))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 400), st.integers(1, 8), st.sampled_from([np.float32, np.float64]))
+def test_buckets_choose_the_rows_of_the_plain_algorithm(seed, rows, d, dtype):
+    """Rows on a grid with ties, rows that come often, rows far from zero, and points that are covered."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, d)) * 10.0 ** rng.integers(-3, 4, size=d) + rng.choice([0.0, 1e6])
+    if seed % 3:
+        X = np.round(X / X.std(), seed % 2) if X.std() > 0 else X
+    X = X[rng.integers(rows, size=rows)].astype(dtype)
+    n, covered = int(rng.integers(1, rows + 1)), X[: seed % 4]
+    weights = rng.integers(0, 3, size=rows) + (np.arange(rows) == 0)
+    size = min(n, int(np.count_nonzero(weights)))
+
+    def chosen():
+        first = farthest_first(X, n, rng=np.random.default_rng(1), covered=covered)
+        fitted = KCenter(size, weighting="cells", random_state=0).fit(X, sample_weight=weights)
+        return first.tolist(), fitted.indices_.tolist(), fitted.weights_.tolist()
+
+    plain = chosen()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handful.baselines.centers.MANY_DISTANCES", 0)
+        patch.setattr("handful.baselines.centers.BUCKET", 8)
+        assert chosen() == plain

@@ -5,15 +5,23 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
+from numba import njit
 from scipy import sparse
+from scipy.spatial import cKDTree
 from sklearn.base import clone
 from sklearn.utils.extmath import row_norms
 
 from handful.checks import MAX_SEED, check_generator, check_integer, check_rows
 from handful.coreset import SizedSelector
-from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distances_to
+from handful.linalg import centred, dense, draw_along, nearest_centers, sq_distance, sq_distances_to
 
 ROUNDING = 1e-12  # squared distances that differ by this share are tied, in the dense and the sparse form of a table
+
+# Where buckets pay: they rule little out in more columns, and compiling takes as long as few distances
+FEW_COLUMNS = 8
+MANY_DISTANCES = 1 << 24
+# Rows in a bucket
+BUCKET = 64
 
 
 class _Centers(SizedSelector):
@@ -150,6 +158,12 @@ def farthest_first(X, n, *, rng, covered=()):
     -------
     int array, shape (n,), distinct; ties go to the smallest index
 
+    Notes
+    -----
+    For arrays of at most 8 columns, from 2^24 pairs of a row and a chosen row on, rows lie in buckets, and distances to
+    buckets that are too far off to change are not computed (Han et al. 2023, QuickFPS): ten times as fast in three
+    columns, after a second for compiling, which is kept on disk.
+
     Raises
     ------
     TypeError, ValueError
@@ -166,6 +180,8 @@ def farthest_first(X, n, *, rng, covered=()):
         point = dense(covered[[i]])[0] if sparse.issparse(covered) else covered[i]
         np.minimum(sq_dist, sq_distances_to(X, point - center, sq_norms), out=sq_dist)
     chosen = [_farthest(sq_dist) if n_covered else int(rng.integers(X.shape[0]))]
+    if X.shape[1] <= FEW_COLUMNS and X.shape[0] * n >= MANY_DISTANCES and not sparse.issparse(X):
+        return _farthest_by_buckets(X, sq_dist, chosen[0], n)
     while len(chosen) < n:
         np.minimum(sq_dist, sq_distances_to(X, dense(X[chosen[-1:]])[0], sq_norms), out=sq_dist)
         sq_dist[chosen[-1]] = -1.0  # a chosen row is not chosen again, not even where all rows are equal
@@ -175,3 +191,63 @@ def farthest_first(X, n, *, rng, covered=()):
 
 def _farthest(sq_dist):
     return int(np.argmax(sq_dist >= (1 - ROUNDING) * sq_dist.max()))
+
+
+def _farthest_by_buckets(X, sq_dist, first, n):
+    # The same rows, without the distances that boxes around buckets of near rows rule out (Han et al. 2023, QuickFPS).
+    rows = cKDTree(X, leafsize=BUCKET // 2, compact_nodes=False, balanced_tree=False).indices
+    whole = len(X) // BUCKET * BUCKET
+    rows[:whole].reshape(-1, BUCKET).sort(axis=1)  # the smallest index of a bucket comes first
+    rows[whole:].sort()
+    starts = np.arange(0, len(X), BUCKET)
+    near = np.ascontiguousarray(X[rows], dtype=np.float64)
+    boxes = np.minimum.reduceat(near, starts), np.maximum.reduceat(near, starts)
+    sq_dist = sq_dist[rows]
+    farthest = np.maximum.reduceat(sq_dist, starts)
+    places = np.empty(n, np.intp)
+    places[0] = np.flatnonzero(rows == first)[0]
+    _walk_buckets(near, rows, np.append(starts, len(X)), *boxes, sq_dist, farthest, places)
+    return rows[places]
+
+
+@njit(cache=True, nogil=True)
+def _walk_buckets(X, rows, edges, low, high, sq_dist, farthest, places):
+    """Fill `places`, of which the first is given, with the places in X of rows, each farthest from those before it.
+
+    Parameters
+    ----------
+    X : float64 array, shape (n, d), one bucket after the other
+    rows : int array, shape (n,), what ties are decided by, ascending in each bucket
+    edges : int array, shape (B + 1,), where buckets begin and end
+    low, high : arrays, shape (B, d), the boxes around the buckets
+    sq_dist : array, shape (n,), squared distances to what is chosen already, changed in place
+    farthest : array, shape (B,), the largest of them in each bucket, changed in place
+    places : int array, shape (m,)
+    """
+    at = places[0]
+    for k in range(1, places.size):
+        largest = -1.0
+        for b in range(farthest.size):
+            gap = 0.0
+            for j in range(X.shape[1]):
+                outside = max(low[b, j] - X[at, j], X[at, j] - high[b, j], 0.0)
+                gap += outside * outside
+            holds = edges[b] <= at < edges[b + 1]
+            if holds or (1.0 - ROUNDING) * gap < farthest[b]:
+                farthest[b] = -1.0
+                for i in range(edges[b], edges[b + 1]):
+                    sq_dist[i] = min(sq_dist[i], sq_distance(X[i], X[at]))
+                    if i == at:
+                        sq_dist[i] = -1.0
+                    farthest[b] = max(farthest[b], sq_dist[i])
+            largest = max(largest, farthest[b])
+        least = (1.0 - ROUNDING) * largest
+        smallest = rows.size
+        for b in range(farthest.size):
+            if farthest[b] >= least:
+                i = edges[b]
+                while sq_dist[i] < least:
+                    i += 1
+                if rows[i] < smallest:
+                    smallest, at = rows[i], i
+        places[k] = at
