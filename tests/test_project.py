@@ -27,7 +27,7 @@ SOURCES = {path.relative_to(LIB).as_posix(): path for name in PACKAGES for path 
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
 
 # The library from the bottom up: a room imports only from itself and from rooms above it in this list.
-BOTTOM = "version types lazy torch_data checks options sources blocks parts coreset trainers estimator linalg"
+BOTTOM = "version types lazy torch_data checks options sources scales blocks parts coreset trainers estimator linalg"
 ABOVE = """models baselines matching svm sensitivity proxies bilevel attribution clustering
 sampling streaming continual active dictionary comparison compare data cli"""
 ROOMS = [BOTTOM.split(), *([name] for name in ABOVE.split())]

@@ -26,6 +26,7 @@ from handful.lazy import module_with_torch
 from handful.linalg import one_blas_thread
 from handful.options import Count, Options, all_or_nothing, check_options
 from handful.parts import choose, class_totals, of_one_class, reduced
+from handful.scales import warn_of_scales
 from handful.sources import exceeds_memory, is_dask, is_files, physical_memory
 from handful.types import Seed, Table, joined, take_rows
 
@@ -123,6 +124,7 @@ class Selector(Options):
     _reads = True  # looks at the values of X; else words, categories and missing values pass, and X comes as it is
     _reads_y = True  # looks at y where it is given; else labels may be missing, or several a row, and are not handed on
     _draws = False  # rows whose weights estimate every sum: each block draws its share of `size`; a class may get none
+    _by_scale = False  # what is chosen depends on the units of the columns: on distances or on a penalty
     _of_a_part = False  # it chooses from a part of the data, where a class that gets no row is no loss yet
     _rows_per_column = 4  # the fewest rows of a block for each column
     _size_per_column: ClassVar[float] = 0  # a smaller `size` is chosen from a sample: see `_select_blocks`
@@ -175,6 +177,10 @@ class Selector(Options):
         given = y
         X, y, sample_weight = self._check_input(X, y, sample_weight)
         self.n_samples_fit_ = X.shape[0]
+        if self._by_scale and not self._of_a_part:
+            name = type(self).__name__
+            way_out = f"Scale them first: {name}(...).fit(StandardScaler().fit_transform(X), ...)."
+            warn_of_scales(X, name, way_out, stacklevel=5)
         with one_blas_thread():
             indices, weights = self._select(X, y, sample_weight, as_generator(self.random_state), **options)
         self.indices_ = np.asarray(indices, dtype=np.intp)

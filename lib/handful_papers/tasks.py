@@ -9,6 +9,8 @@ import warnings
 from contextvars import ContextVar
 from pathlib import Path
 
+from handful.scales import ScaleWarning
+
 from handful_papers.provenance import git, plain, write_atomically
 
 _PARTS = ContextVar("_PARTS", default=None)  # of the task that is running: its folder, and seconds of parts found there
@@ -24,6 +26,8 @@ def run_task(function, arguments, key, folder):
         with warnings.catch_warnings():
             # Protocols compare draws of any size: one that misses a class is part of what they measure.
             warnings.filterwarnings("ignore", message=".*no row of class")
+            # They take the columns as the paper does, some of them in units of their own.
+            warnings.simplefilter("ignore", ScaleWarning)
             result = function(**arguments)
     finally:
         _PARTS.reset(token)

@@ -18,6 +18,7 @@ from handful.blocks import check_in_memory
 from handful.checks import MAX_SEED, as_generator, check_array, check_integer, check_labels, check_rows
 from handful.linalg import dense
 from handful.options import Count, Options, check_options
+from handful.scales import warn_of_scales
 from handful.types import Seed, as_array, join_rows
 
 SUM_TOLERANCE = 2.0**-8  # how far from 1 the sum of a row of probabilities may be, as rounding to bfloat16 needs
@@ -72,6 +73,9 @@ class Acquisition(Options):
                 raise ValueError(f"{type(self).__name__} needs {needed}: {WHAT[needed]}.")
         if features is not None:
             features = _rows(features, "features")
+            if "features" in self._needs:
+                name, way_out = type(self).__name__, "Scale them first: StandardScaler().fit_transform(features)."
+                warn_of_scales(features, name, way_out, stacklevel=2)
         if probabilities is not None:
             probabilities = _probabilities(probabilities)
         pool = _pool_size(features, probabilities, n_pool)

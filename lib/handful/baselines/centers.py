@@ -29,6 +29,7 @@ class _Centers(SizedSelector):
 
     _takes_sparse = True
     _reads_y = False
+    _by_scale = True
 
     _: KW_ONLY
     weighting: Literal["binary", "cells"] = "binary"

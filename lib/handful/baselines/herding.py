@@ -40,6 +40,7 @@ class Herding(_EqualWeights):
     """
 
     _reads_y = False
+    _by_scale = True
 
     _: KW_ONLY
     normalise: bool = True

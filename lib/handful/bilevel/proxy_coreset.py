@@ -108,6 +108,6 @@ class ProxyCoreset(Selector):
 
     def _select(self, X, y, sample_weight, rng):
         features, selector = self._features_and_selector(X, y, rng)
-        selector._of_a_part = self._of_a_part
+        selector._of_a_part = True  # its columns are the proxy's
         self.selector_ = selector.fit(features, y, sample_weight=sample_weight)
         return self.selector_.indices_, self.selector_.weights_

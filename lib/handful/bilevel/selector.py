@@ -17,7 +17,7 @@ from handful.checks import validate_data
 from handful.coreset import Selector
 from handful.models.base import outer_rows
 from handful.models.inverse import as_inverse_hessian, named_option
-from handful.models.linear import Logistic
+from handful.models.linear import LinearProblem, Logistic
 from handful.models.problem import check_problem
 from handful.options import Count
 from handful.types import Seed, Table
@@ -177,6 +177,10 @@ class BilevelCoreset(Selector):
 
     def _problem(self):
         return Logistic() if self.problem is None else self.problem
+
+    @property
+    def _by_scale(self):
+        return isinstance(self._problem(), LinearProblem)
 
     @property
     def _classifies(self):

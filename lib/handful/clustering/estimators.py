@@ -13,6 +13,7 @@ from handful.clustering.variational import Mixture, Trace, VariationalEM, padded
 from handful.clustering.vcgmm_kernels import Threads
 from handful.linalg import blocks_of, nearest_centers
 from handful.options import Options
+from handful.scales import warn_of_scales
 from handful.types import Table
 
 SCORE_ENTRIES = 1 << 22  # distances held at a time
@@ -36,6 +37,12 @@ class CentersEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         X, centers = self._validate(X), self.cluster_centers_
         return np.concatenate(
             [np.sqrt(sq_distances(X[part], centers)).astype(X.dtype) for part in blocks_of(X, len(centers))]
+        )
+
+    def _warn_of_scales(self, X, *, stacklevel=4):
+        name = type(self).__name__
+        warn_of_scales(
+            X, name, f"Scale them first: make_pipeline(StandardScaler(), {name}(...)).", stacklevel=stacklevel
         )
 
     def _given_centers(self, dtype):

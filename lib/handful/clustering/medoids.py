@@ -42,6 +42,7 @@ class Medoids(SizedSelector):
     """
 
     _reads_y = False
+    _by_scale = True
     _ranks = False
 
     def _select(self, X: Any, y: Any, sample_weight: Any, rng: Any) -> Any:

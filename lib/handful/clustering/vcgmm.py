@@ -163,6 +163,8 @@ class VCGMM(MixtureEstimator):
             n_rows = blocks.n
         else:
             X = self._validate(X, reset=not go_on)
+            if past is None:
+                self._warn_of_scales(X, stacklevel=5)
             # None stays None, because a one for each row of a large file might not fit into memory.
             weights = None if sample_weight is None else check_sample_weight(sample_weight, X.shape[0])
             n_rows = X.shape[0] if weights is None else int(np.count_nonzero(weights))

@@ -189,6 +189,10 @@ class MatchedCoreset(Selector):
         return not callable(self.problem)
 
     @property
+    def _by_scale(self):
+        return isinstance(self.at, str) and self.at == "path"
+
+    @property
     def _classifies(self):
         return getattr(self._problem(), "classifies", False)
 

@@ -93,6 +93,7 @@ class MixtureSensitivity(SizedSelector):
     """
 
     _reads_y = False
+    _by_scale = True
     _repeats = True
     _draws = True
     _ranks = False

@@ -167,6 +167,7 @@ class LightweightCoreset(SizedSelector):
 
     _takes_sparse = True
     _reads_y = False
+    _by_scale = True
     _repeats = True
     _draws = True
     _ranks = False

@@ -82,6 +82,7 @@ class LogisticSensitivity(SizedSelector):
     _repeats = True
     _draws = True
     _classifies = True
+    _by_scale = True
 
     _: KW_ONLY
     n_clusters: Count = 10

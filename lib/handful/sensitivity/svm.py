@@ -96,6 +96,7 @@ class SVMCoreset(SizedSelector):
     _draws = True
     _ranks = False
     _classifies = True
+    _by_scale = True
 
     _: KW_ONLY
     l2: Positive | None = None

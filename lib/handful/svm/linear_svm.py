@@ -24,6 +24,7 @@ from handful.checks import (
 )
 from handful.linalg import centred, one_blas_thread
 from handful.options import Count, Options, Positive, all_or_nothing, check_options
+from handful.scales import warn_of_scales
 from handful.svm.interior_point import with_ones
 from handful.svm.smoothing import solve
 from handful.types import Table, readable
@@ -167,6 +168,9 @@ class LinearSVM(ClassifierMixin, Options):
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
+        warn_of_scales(
+            X, "LinearSVM", "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...)).", stacklevel=2
+        )
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
