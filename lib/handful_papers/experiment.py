@@ -27,7 +27,7 @@ from handful_papers.provenance import (
     versions,
     write_atomically,
 )
-from handful_papers.tasks import run_task, workers
+from handful_papers.tasks import leave_unsaid, run_task, workers
 
 # Parameters that decide how a run goes and not what it finds.
 NOT_PROTOCOL = ("device", "n_jobs", "show")
@@ -145,6 +145,7 @@ class Experiment:
 
     def __init__(self, name, namespace):
         self._start, self._sweep_seconds, self._sweep_wall = time.perf_counter(), 0.0, 0.0
+        leave_unsaid()
         self.name, self.figure = name, figure(name)
         paper, self._stem = name.split("/")
         records = os.environ.get("HANDFUL_RECORDS")  # set by `handful reproduce`: figures/<profile>

@@ -16,6 +16,14 @@ from handful_papers.provenance import git, plain, write_atomically
 _PARTS = ContextVar("_PARTS", default=None)  # of the task that is running: its folder, and seconds of parts found there
 
 
+def leave_unsaid():
+    """Ignore the warnings of what the protocols do on purpose."""
+    # They compare draws of any size: one that misses a class is part of what they measure.
+    warnings.filterwarnings("ignore", message=".*no row of class")
+    # They take the columns as the paper does, some of them in units of their own.
+    warnings.simplefilter("ignore", ScaleWarning)
+
+
 def run_task(function, arguments, key, folder):
     """(rows, seconds, commit) of one task; `key` only tells tasks of other code apart, parts are kept in `folder`."""
     import joblib
@@ -24,10 +32,7 @@ def run_task(function, arguments, key, folder):
     token, start = _PARTS.set((Path(folder) / "parts" / task, before)), time.perf_counter()
     try:
         with warnings.catch_warnings():
-            # Protocols compare draws of any size: one that misses a class is part of what they measure.
-            warnings.filterwarnings("ignore", message=".*no row of class")
-            # They take the columns as the paper does, some of them in units of their own.
-            warnings.simplefilter("ignore", ScaleWarning)
+            leave_unsaid()
             result = function(**arguments)
     finally:
         _PARTS.reset(token)

@@ -168,9 +168,8 @@ class LinearSVM(ClassifierMixin, Options):
         warm = getattr(self, "coef_", None) if self.warm_start else None
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_magnitude(X.data if sparse.issparse(X) else X, "X", X.dtype)
-        warn_of_scales(
-            X, "LinearSVM", "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...)).", stacklevel=2
-        )
+        way_out = "Scale them first: make_pipeline(StandardScaler(), LinearSVM(...))."
+        warn_of_scales(X, "LinearSVM", way_out, stacklevel=3)
         sample_weight = check_sample_weight(sample_weight, X.shape[0])
         present = sample_weight > 0
         if not present.all():
