@@ -9,8 +9,6 @@ import warnings
 from contextvars import ContextVar
 from pathlib import Path
 
-from handful.scales import ScaleWarning
-
 from handful_papers.provenance import git, plain, write_atomically
 
 _PARTS = ContextVar("_PARTS", default=None)  # of the task that is running: its folder, and seconds of parts found there
@@ -18,6 +16,8 @@ _PARTS = ContextVar("_PARTS", default=None)  # of the task that is running: its 
 
 def leave_unsaid():
     """Ignore the warnings of what the protocols do on purpose."""
+    from handful.scales import ScaleWarning  # here, as importing the library takes a while
+
     # They compare draws of any size: one that misses a class is part of what they measure.
     warnings.filterwarnings("ignore", message=".*no row of class")
     # They take the columns as the paper does, some of them in units of their own.
