@@ -23,7 +23,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from handful.sources import are_names, exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
+from handful.sources import are_names, check_no_plan, exceeds_memory, is_dask, is_files, of_arrays, of_dask, of_files
 from handful.types import Block, check_alike, forms_of, join_rows, joined, missing, readable
 
 
@@ -78,6 +78,7 @@ class Blocks:
         verbose: bool = False,
         keep: Any = None,
     ) -> None:
+        check_no_plan(X, y, sample_weight)
         self._dask = import_module("dask") if is_dask(X, y, sample_weight) else None
         files = is_files(X) or are_names(X)
         make = of_dask if self._dask else of_files if files else of_arrays
@@ -293,6 +294,7 @@ def _shape(piece):
 
 def is_blocks(X, *others):
     """Whether rows are to be read in blocks: dask data, files, `Blocks`, and arrays that exceed half of the memory."""
+    check_no_plan(X, *others)
     return isinstance(X, Blocks) or is_dask(X, *others) or is_files(X) or exceeds_memory(X)
 
 
@@ -304,6 +306,7 @@ def check_in_memory(name, *data):
     name : str, of the class, function or argument
     data : its arguments
     """
+    check_no_plan(*data)
     if is_dask(*data) or any(isinstance(values, Blocks | str | PathLike) for values in data):
         raise ValueError(
             f"{name} must have its rows in memory, got dask data, files or Blocks: choose rows first, for example "

@@ -9,6 +9,7 @@ import glob
 import os
 import re
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -31,6 +32,49 @@ SIDES = "handful's y", "handful's sample_weight"  # columns that travel with tho
 
 
 DIGITS = re.compile(r"(\d+)")
+
+
+# Tables that are plans of a library: what makes rows of them.
+PLANS = {
+    ("polars", "LazyFrame"): "X.collect()",
+    ("narwhals", "LazyFrame"): "X.collect()",
+    ("dask", "Delayed"): "X.compute(), or dask.dataframe.from_delayed(parts)",
+    ("pyarrow", "Dataset"): "X.to_table()",
+    ("pyarrow", "Scanner"): "X.to_table()",
+    ("pyarrow", "RecordBatchReader"): "X.read_all()",
+    ("pyarrow", "ParquetFile"): "X.read()",
+    ("pyarrow", "ParquetDataset"): "X.read()",
+    ("duckdb", "DuckDBPyRelation"): "X.df()",
+    ("ibis", "Table"): "X.to_pandas()",
+    ("pyspark", "DataFrame"): "X.toPandas()",
+    ("vaex", "DataFrame"): "X.to_pandas_df()",
+    ("datasets", "Dataset"): "X.to_pandas()",
+    ("datasets", "IterableDataset"): "pandas.DataFrame(list(X))",
+    ("datasets", "DatasetDict"): 'X["train"].to_pandas()',
+    ("xarray", "Dataset"): "X.to_dataframe()",
+}
+
+
+def check_no_plan(*data):
+    """ValueError for a lazy or delayed table, or an iterator, which holds no rows yet; it names what makes rows."""
+    for values in data:
+        first = values[0] if isinstance(values, list | tuple) and values else values
+        call = _makes_rows(first)
+        if call is not None:
+            raise ValueError(
+                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no rows yet, and may give them in "
+                f"another order each time: give {call}, once, for fit and for take."
+            )
+
+
+def _makes_rows(values):
+    root = type(values).__module__.partition(".")[0].lstrip("_")
+    for base in type(values).__mro__:
+        if (root, base.__name__) in PLANS:
+            return PLANS[root, base.__name__]
+    if isinstance(values, Iterator):
+        return "list(X) of rows, or numpy.concatenate(list(X)) of chunks, or each chunk to partial_fit"
+    return "X.data" if root == "xarray" and getattr(values, "chunks", None) else None
 
 
 def is_dask(*data):
