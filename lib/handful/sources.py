@@ -62,8 +62,8 @@ def check_no_plan(*data):
         call = _makes_rows(first)
         if call is not None:
             raise ValueError(
-                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no rows yet, and may give them in "
-                f"another order each time: give {call}, once, for fit and for take."
+                f"a {type(first).__name__} of {type(first).__module__.partition('.')[0]} holds no rows yet, and may "
+                f"give them in another order each time: give {call}, once, for fit and for take."
             )
 
 
