@@ -49,7 +49,7 @@ from handful.clustering import MiniBatchKMeans, quantization_error
 from handful.continual import ReplayBuffer
 from handful.data import standardise
 from handful.dictionary import L1, L2, MeasurementSelector
-from handful.matching import judge, recombine
+from handful.matching import check_log_weights, recombine
 from handful.proxies import CNTK, NTK, RBF, Nystrom, TreeLeaves
 from handful.sampling import (
     KDPP,
@@ -605,7 +605,7 @@ IN_MEMORY = {  # what is asked about rows and is not in `every`: "word of its re
     "X of svm_objective": lambda X, y: svm_objective(X, y, np.ones(X.shape[1] + 1)),
     "centers of quantization_error": lambda X, y: quantization_error(np.eye(9, X.shape[1]), X),
     "recombine": lambda X, y: recombine(X),
-    "log_weights of judge": lambda X, y: judge(y),
+    "log_weights of check_log_weights": lambda X, y: check_log_weights(y),
     "X of KDPP": lambda X, y: KDPP(X, 2),
     "X of distance_components": lambda X, y: distance_components(X, 3),
     "labels of group_components": lambda X, y: group_components(y),
@@ -632,7 +632,7 @@ NOT_ASKED = {  # public names that no rows are given to
         "ConjugateGradients Elimination Exact Exchange Forward GaussianMixture Joint LeastSquares Logistic "
         "NeumannSeries Poisson Regularised"
     ),
-    "numbers of rows, not rows": "ActiveLoop Check ConvergenceError Coreset",
+    "numbers of rows, not rows": "ActiveLoop ConvergenceError Coreset DrawsReport",
     "sounds and pictures to look at": "LabellingPanel",
     "rows of a file that it reads": "Dataset MissingDataError data_folder load split",
     "a shape": "wavelet_atoms",

@@ -7,13 +7,14 @@ import pytest
 from handful import LeastSquares, Logistic, MatchedCoreset, MergeReduce
 from handful.blocks import Blocks
 from handful.checks import ConvergenceError
-from handful.matching import Poisson, judge, recombine
+from handful.matching import DrawsReport, Poisson, check_log_weights, recombine
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for
 from handful.matching.pilot import CHAINS, Pilot, find_pilot, newton
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
 from handful.matching.selector import heldout_kl
+from handful.matching.stein import stein_test
 from handful.matching.verdict import pareto_k
 from handful_papers.own.posterior import SoftplusPoisson
 from hypothesis import given
@@ -290,7 +291,16 @@ def test_least_squares_is_exact_for_every_scale_and_prior():
     matched = MatchedCoreset(LeastSquares(), at="posterior").fit(X, y)
     assert len(matched.indices_) == 21  # of products of 6 columns
     found = matched.check(rng.normal(size=(500, 6)), X, y)
-    assert (found.verdict, found.variance < 1e-12, abs(found.mean) < 1e-6) == ("use the draws", True, True)
+    assert (found.variance < 1e-12, abs(found.mean) < 1e-6) == (True, True)
+    assert found.verdict == "refuse"  # the rows are fine, and these are no draws of their posterior
+    A = np.column_stack([X, np.ones(len(X))])
+    best = np.linalg.lstsq(A, y)[0]
+    z = rng.normal(size=(2000, 6))
+    scale = np.sqrt(((y - A @ best) ** 2).mean())
+    coef = best + scale * z[:, :5] @ np.linalg.cholesky(np.linalg.inv(A.T @ A)).T
+    draws = np.column_stack([coef, np.log(scale) + z[:, 5] / np.sqrt(2 * len(y))])
+    assert matched.check(draws, X, y, prior=1e3).verdict == "use the draws"
+    assert matched.check(draws + 0.3 * draws.std(0), X, y, prior=1e3).verdict == "refuse"
 
 
 def test_draws_of_your_own_and_arrays_of_log_likelihoods_are_matched():
@@ -599,7 +609,7 @@ def attacked():
 
     good = MatchedCoreset(Logistic(), at="posterior", random_state=0).fit(X, y)
     yield "two q draws", good, chain(good), {"use the draws"}
-    yield "the prior three times narrower", good, chain(good, prior=0.3), {"use the draws", "use the weights"}
+    yield "the prior three times narrower", good, chain(good, prior=0.3), {"refuse"}
     model, t = likelihood(Logistic(), y)
     pilot = find_pilot(Rows(model, X, t, np.ones(len(X))), 1.0, None)[0]
     few = MatchedCoreset(Logistic(), at=pilot.draws(12, np.random.default_rng(0), inflation=1.2)).fit(X, y)
@@ -609,7 +619,7 @@ def attacked():
     wrong = find_pilot(Rows(model, X[:60], t[:60], np.ones(60)), 1.0, None)[0].draws(77, rng) * 0.1 + 2.0
     far = MatchedCoreset(Logistic(), at=wrong).fit(X, y)
     yield "a pilot many deviations off", far, chain(far), {"refuse"}
-    yield "a prior far off", good, chain(good, prior=0.01), {"refuse", "use the weights"}
+    yield "a prior far off", good, chain(good, prior=0.01), {"refuse"}
     random = MatchedCoreset(Logistic(), at=np.zeros((1, 11))).fit(X, y)
     random.indices_, random.weights_ = np.arange(300), np.full(300, 10.0)
     yield "random rows", random, chain(random), {"refuse"}
@@ -633,17 +643,170 @@ def test_a_small_pareto_k_alone_is_no_certificate():
     far = np.random.default_rng(0).normal(0, 40, size=2000)
     uniform = np.random.default_rng(0).uniform(0, 50, size=2000)
     for log_weights in (far, uniform):
-        assert judge(log_weights).verdict == "refuse"
-    assert judge(np.full(200, 5.0)).verdict == "refuse"  # the same everywhere, and far from zero: wholly elsewhere
-    tiny = judge(np.random.default_rng(0).standard_t(1.5, size=500) * 1e-4)
+        assert check_log_weights(log_weights).verdict == "refuse"
+    assert check_log_weights(np.full(200, 5.0)).verdict == "refuse"  # the same, and far from zero
+    tiny = check_log_weights(np.random.default_rng(0).standard_t(1.5, size=500) * 1e-4)
     assert tiny.verdict == "use the draws"
-    assert judge(np.random.default_rng(1).normal(0, 0.6, size=2000)).verdict == "use the weights"
+    assert check_log_weights(np.random.default_rng(1).normal(0, 0.6, size=2000)).verdict == "use the weights"
     with pytest.raises(ValueError, match="at least 100 draws, got 3"):
-        judge(np.zeros(3))
+        check_log_weights(np.zeros(3))
 
 
 def outlier(n, height, noise=0.0):
     return np.append(height, noise * np.random.default_rng(0).normal(size=n - 1))
+
+
+def autoregressive(rho, chains, S, p, seed):
+    """Chains of a standard Gaussian whose draws follow each other with this correlation."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(chains, S, p))
+    for k in range(1, S):
+        z[:, k] = rho * z[:, k - 1] + np.sqrt(1 - rho**2) * z[:, k]
+    return z
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.97])
+@pytest.mark.parametrize(("chains", "S", "p"), [(1, 1000, 3), (4, 500, 10), (30, 40, 5)])
+def test_right_chains_keep_steins_identities_however_they_dawdle(chains, S, p, rho):
+    found = [stein_test(z, -z) for z in (autoregressive(rho, chains, S, p, seed) for seed in range(20))]
+    if S * (1 - rho) / (1 + rho) > 1:  # chains that are shorter than their memory are chains that disagree
+        assert sum(one.wrong for one in found) <= 1
+    if S >= 500:
+        expected = chains * S * (1 - rho) / (1 + rho)
+        assert 0.4 * expected < np.median([one.n_independent for one in found]) < 1.6 * expected
+
+
+WRONG = {  # what is done to independent draws z of a standard Gaussian, of which there are 2,000
+    "shifted by .3": lambda z: z + 0.3 * (np.arange(z.shape[2]) == 0),
+    "too wide": lambda z: 1.2 * z,
+    "too narrow": lambda z: 0.8 * z,
+    "correlated": lambda z: z + 0.2 * z[:, :, ::-1],
+    "copies": lambda z: np.repeat(z[:, :1], z.shape[1], axis=1),
+    "one chain elsewhere": lambda z: z + np.where(np.arange(4)[:, None, None] == 0, 2.0, 0.0),
+    "the density of the square": lambda z: z / np.sqrt(2),
+    "skewed": lambda z: z + 0.5 * (z**2 - 1),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_draws_break_steins_identities(name):
+    for p in (2, 7) if name == "skewed" else (2, 7, 50):
+        z = WRONG[name](autoregressive(0.0, 4, 500, p, seed=p))
+        assert stein_test(z, -z).wrong, p
+
+
+def walk(target, mode, root, seed, *, chains=20, S=75, thin=12):
+    """Random walks, shape (chains, S, p), of a log density of parameters (K, p)."""
+    rng = np.random.default_rng(seed)
+    p = len(mode)
+    theta = mode + rng.normal(size=(chains, p)) @ root.T
+    value, kept = target(theta), []
+    for step in range(200 + S * thin):
+        new = theta + 2.0 / np.sqrt(p) * rng.normal(size=(chains, p)) @ root.T
+        there = target(new)
+        goes = np.log(rng.random(chains)) < there - value
+        theta, value = np.where(goes[:, None], new, theta), np.where(goes, there, value)
+        if step >= 200 and step % thin == 0:
+            kept.append(theta)
+    return np.array(kept).swapaxes(0, 1)
+
+
+def weibull(theta, X, y):
+    """Times with a log-linear scale; the logarithm of the shape stands last."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        z = (np.log(y) - theta[:, :-1] @ X.T) * np.exp(theta[:, -1:])
+        return theta[:, -1:] + z - np.exp(z)
+
+
+def half_wide_prior(theta):
+    return -0.5 * (theta[:, :-1] ** 2).sum(1) - 0.5 * (theta[:, -1] / 0.5) ** 2
+
+
+CHAINED = ["logistic", "poisson", "three classes", "student", "weibull"]
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_the_check_tells_chains_on_the_rows_from_all_others(name):
+    rng = np.random.default_rng(0)
+    Z, _, y, *_ = in_units(name if name in PROBLEMS else "logistic", "tiny", n=1500)
+    problem, start, prior = PROBLEMS.get(name), None, 1.0
+    if problem:
+        problem = problem()
+    elif name == "student":
+        problem, y, start = student, Z @ [1.0, 0.5, 0.0, -1.0] + rng.standard_t(4, size=1500), np.zeros(5)
+    else:
+        problem, y, start, prior = weibull, np.exp(0.5 * Z[:, 0]) * rng.weibull(1.5, 1500), np.zeros(5), half_wide_prior
+    matched = MatchedCoreset(problem, at="posterior", start=start, prior=prior, random_state=0).fit(Z, y)
+    model, target = likelihood(problem, y)
+    every = Rows(model, Z, target, np.ones(len(y)))
+    few = every.take(matched.indices_, matched.weights_)
+    pilot, log_prior, _ = find_pilot(few, prior, start)
+    mode, root = pilot.modes[0], pilot.roots[0]
+    deviations = np.sqrt((root**2).sum(1))
+
+    def chain(change=None, times=1.0, rows=few, seed=0):
+        return walk(lambda t: times * rows.sums(t) + (change or log_prior)(t), mode, root, seed)
+
+    for seed in (1, 2):
+        found = matched.check(chain(seed=seed), Z, y)
+        assert found.verdict == "use the draws", found
+        assert matched.check(chain(seed=seed), Z, y, prior=prior).verdict == "use the draws"
+    squared = every.take(matched.indices_, matched.weights_**2 / matched.weights_.mean())
+    wrong = {
+        "half the weights": chain(times=0.5),
+        "twice the weights": chain(times=2.0),
+        "squared weights": chain(rows=squared),
+        "another prior": chain(change=lambda t: -0.5 * ((t - mode - 2 * deviations) ** 2 / deviations**2).sum(1)),
+        "a factor of a transform": chain(change=lambda t: log_prior(t) + t @ (1 / deviations)),
+        "shifted": chain() + 0.3 * deviations,
+        "copies of the mode": np.repeat(mode[None], 500, axis=0),
+        "stuck": mode + 3 * root[:, 0] + 1e-4 * np.cumsum(rng.normal(size=(500, len(mode))), 0) @ root.T,
+        "anywhere": rng.uniform(-100, 100, size=(500, len(mode))),
+    }
+    assert [name for name, draws in wrong.items() if matched.check(draws, Z, y).verdict != "refuse"] == []
+    said = str(matched.check(wrong["shifted"], Z, y))
+    assert "not draws of the posterior on the rows" in said
+    few_draws = matched.check(chain(seed=1)[:, :15], Z, y)
+    assert few_draws.verdict == "make more draws"
+
+
+def test_draws_far_from_zero_are_tested_in_their_own_units():
+    _, X, y, *_ = in_units("logistic", "each elsewhere")
+    matched = MatchedCoreset(at="posterior", random_state=0).fit(X, y)
+    model, target = likelihood(Logistic(), y)
+    few = Rows(model, X, target, np.ones(len(y))).take(matched.indices_, matched.weights_).moved("posterior")
+    pilot, log_prior, _ = find_pilot(few, 1.0, None)
+    draws = walk(lambda t: few.sums(t) + log_prior(t), pilot.modes[0], pilot.roots[0], 0)
+    draws = np.array([model.outer(chain) for chain in draws])
+    assert matched.check(draws, X, y).verdict == "use the draws"
+    assert matched.check(draws + 0.3 * draws.std((0, 1)), X, y).verdict == "refuse"
+
+
+def test_a_check_says_why_the_draws_were_not_tested():
+    X, eta, rng = linear_data(n=600, d=2)
+    y = (rng.random(600) < expit(eta)).astype(int)
+    path = MatchedCoreset(at="path", size=None, random_state=0).fit(X, y)
+    draws = np.zeros((300, 3)) + path.parameters_[1]
+    assert path.check(draws, X, y).stein is None
+    assert "not tested: give check the prior" in str(path.check(draws, X, y))
+    assert path.check(draws, X, y, prior=1.0).verdict == "refuse"
+
+    def exponential(theta, X, y):  # of a rate that is positive
+        return np.where(theta > 0, np.log(np.maximum(theta, 1e-300)) - theta * y, -np.inf)
+
+    times = rng.exponential(size=(600, 1))
+    matched = MatchedCoreset(exponential, at="posterior", start=[1.0], random_state=0).fit(times, times[:, 0])
+    near = np.abs(rng.normal(0, 1e-3, size=(400, 1))) + 1e-6
+    assert "not tested: the density ends next to some of them" in str(matched.check(near, times, times[:, 0]))
+
+
+def test_names_of_the_release_before_still_work():
+    import handful.matching
+
+    with pytest.warns(FutureWarning, match="judge is now check_log_weights"):
+        assert handful.matching.judge is check_log_weights
+    with pytest.warns(FutureWarning, match="Check is now DrawsReport"):
+        assert handful.matching.Check is DrawsReport
 
 
 LOG_WEIGHTS = {  # in words: what is right of them
@@ -669,8 +832,8 @@ LOG_WEIGHTS = {  # in words: what is right of them
 @pytest.mark.parametrize("name", LOG_WEIGHTS)
 def test_log_weights_get_the_verdict_that_is_right_in_words(name):
     log_weights, words = LOG_WEIGHTS[name]
-    assert judge(log_weights).verdict == words
-    assert judge(np.random.default_rng(1).permutation(np.ravel(log_weights))).verdict == words
+    assert check_log_weights(log_weights).verdict == words
+    assert check_log_weights(np.random.default_rng(1).permutation(np.ravel(log_weights))).verdict == words
 
 
 VECTORS = st.builds(
@@ -690,7 +853,7 @@ VECTORS = st.builds(
 @given(VECTORS, st.floats(-0.5, 0.5))
 def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, constant):
     log_weights = scale * log_weights
-    found, n = judge(log_weights), len(log_weights)
+    found, n = check_log_weights(log_weights), len(log_weights)
     share = np.exp(log_weights - logsumexp(log_weights))
     effective = 1 / (share**2).sum()
     np.testing.assert_allclose(found.weights, share, rtol=1e-9)
@@ -709,14 +872,14 @@ def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, c
         assert found.verdict == ("use the draws" if effective >= 200 else "make more draws")
     if found.verdict in ("use the draws", "use the weights") and share[share > 1.1 / n].sum() > 0.021:
         assert found.pareto_k < 0.7
-    other = judge(np.random.default_rng(0).permutation(log_weights))
+    other = check_log_weights(np.random.default_rng(0).permutation(log_weights))
     assert (other.verdict, other.kl, other.variance, other.mean) == (
         found.verdict,
         found.kl,
         found.variance,
         found.mean,
     )
-    shifted = judge(log_weights + constant)
+    shifted = check_log_weights(log_weights + constant)
     np.testing.assert_allclose(shifted.weights, found.weights, rtol=1e-9)
     assert np.isclose(shifted.variance, found.variance, rtol=1e-6, atol=1e-12)
 
@@ -734,7 +897,7 @@ def test_a_verdict_is_right_of_every_vector_of_log_weights(scale, log_weights, c
 )
 def test_what_is_no_vector_of_log_weights_is_refused(log_weights, words):
     with pytest.raises(ValueError, match=words):
-        judge(log_weights)
+        check_log_weights(log_weights)
 
 
 @pytest.mark.parametrize("k", [-0.2, 0.3, 0.7, 1.2])

@@ -1,6 +1,7 @@
 """Names of a package that are imported when one of them is asked for: they need torch, or time."""
 
 import sys
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -13,6 +14,25 @@ def module_with_torch(name, what):
         if error.name != "torch":
             raise
         raise ImportError(f"{what} needs torch: pip install torch.") from error
+
+
+def renamed_names(package, names):
+    """`__getattr__` of a package that had other names for some of its own, which still work with a FutureWarning.
+
+    Parameters
+    ----------
+    package : str, the package's `__name__`
+    names : dict of str, old name to new
+    """
+
+    def __getattr__(name):
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        message = f"{package}.{name} is now {names[name]}; the old name goes with the next release."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        return getattr(sys.modules[package], names[name])
+
+    return __getattr__
 
 
 def lazy_names(package, homes, gone=None):

@@ -1,8 +1,12 @@
 """Exact handfuls: rows whose weighted log-likelihoods equal those of all rows where it counts, and their check."""
 
+from handful.lazy import renamed_names
 from handful.matching.recombine import recombine
 from handful.matching.selector import MatchedCoreset
-from handful.matching.verdict import Check, judge
+from handful.matching.verdict import DrawsReport, check_log_weights
 from handful.models import Poisson
 
-__all__ = ["Check", "MatchedCoreset", "Poisson", "judge", "recombine"]
+__all__ = ["DrawsReport", "MatchedCoreset", "Poisson", "check_log_weights", "recombine"]
+
+# Names of the release before, for one more.
+__getattr__ = renamed_names(__name__, {"Check": "DrawsReport", "judge": "check_log_weights"})

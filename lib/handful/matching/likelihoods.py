@@ -190,6 +190,14 @@ class LinearLikelihood(Likelihood):
         H = [A.T @ ((w[:, None] * c)[:, :, None] * A[:, None]).reshape(len(A), -1) for c in second.swapaxes(0, 1)]
         return bordered(w @ self.at(eta, y)[:, 0], -((first * w[:, None]).T @ A).ravel(), np.vstack(H))
 
+    def slopes(self, theta, X, y, w):
+        """Slopes of the weighted sum at parameters of shape (K, p), shape (K, p)."""
+        A = self.design(X)
+        eta = A @ theta.reshape(len(theta) * self.n_outputs, -1).T
+        first, _ = self.link.derivatives(eta.reshape(-1, self.n_outputs), np.repeat(y, len(theta), axis=0))
+        weighted = w[:, None] * first.reshape(len(A), -1)
+        return -(weighted.T @ A).reshape(len(theta), -1)
+
     def longest(self, root, X, y):
         """Largest length of a row of the design, in the metric of a Cholesky factor."""
         return np.sqrt((solve_triangular(root, self.design(X).T, lower=True) ** 2).sum(0).max())
@@ -218,6 +226,15 @@ class LinearLikelihood(Likelihood):
         second, move, base = second[:, 0], A @ (theta - mode).T, self.at(eta, y)
         rest = self.at(eta + move, y) - base + (first + 0.5 * second * move) * move
         return np.column_stack([np.ones(len(A)), base, first * A, second * A[:, j] * A[:, k], rest])
+
+
+def with_noise(model):
+    """The `Likelihood` of least squares whose parameters end in the logarithm of the noise's deviation."""
+
+    def of_rows(theta, X, y):
+        return model.values(theta, X, y).T
+
+    return Likelihood(of_rows)
 
 
 def likelihood(problem, y, classes=None):

@@ -148,6 +148,21 @@ def prior_of(model, prior, starts):
     return gaussian(np.broadcast_to(prior**-2.0, p), model.outer)
 
 
+def slopes_along(rows, log_prior, theta, directions):
+    """Slopes of a log posterior at parameters (K, p) along the columns of directions, shape (p, r): shape (K, r)."""
+    found = np.zeros((len(theta), directions.shape[1]))
+    linear = bool(rows.model.n_outputs)
+    if linear:
+        found += rows.slopes(theta) @ directions
+
+    def rest(theta):
+        return log_prior(theta) if linear else rows.sums(theta) + log_prior(theta)
+
+    for k, direction in enumerate(directions.T):
+        found[:, k] += (rest(theta + WIDTH * direction) - rest(theta - WIDTH * direction)) / (2 * WIDTH)
+    return found
+
+
 def gaussian(precision, outer=np.array):
     """Log density, up to a constant, of independent Gaussians of mean zero, and its expansion: functions.
 

@@ -56,6 +56,10 @@ class Rows:
         """The expansion of the log-likelihood of all rows together, of a linear model at parameters (p,)."""
         return self.over(sum, "expansion", theta, weighted=True)
 
+    def slopes(self, theta):
+        """Slopes of the log-likelihood of all rows together, of a linear model at parameters (K, p), shape (K, p)."""
+        return self.over(sum, "slopes", theta, weighted=True)
+
     def moved_together(self, theta):
         """In how many rows two parameters move the log-likelihood together, shape (p, p)."""
         return self.over(sum, "moved_together", theta)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from handful.blocks import Blocks, as_blocks, is_blocks
 from handful.checks import (
-    as_real,
+    as_array,
     check_labels,
     check_magnitude,
     check_rows,
@@ -23,12 +23,13 @@ from handful.checks import (
 )
 from handful.coreset import Selector
 from handful.linalg import one_blas_thread
+from handful.matching.draws import stacked, tested
 from handful.matching.likelihoods import likelihood
 from handful.matching.path import best_for, path_excess
 from handful.matching.pilot import INFLATION, ON_SEGMENT, find_pilot
 from handful.matching.recombine import pursue
 from handful.matching.rows import Rows
-from handful.matching.verdict import Check, judge, normalised
+from handful.matching.verdict import DrawsReport, check_log_weights, normalised
 from handful.models import Logistic
 from handful.models.linear import LinearProblem
 from handful.models.links import LogisticLink, PoissonLink, SquaredLink
@@ -130,17 +131,23 @@ class MatchedCoreset(Selector):
         """Log-likelihoods, shape (S, n), of draws (S, p) at any rows, as ArviZ takes them for leave-one-out."""
         return self._given(X, y, None).values(stacked(draws)).T
 
-    def check(self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None) -> Check:
+    def check(
+        self, draws: Any, X: Table, y: Table = None, sample_weight: Table = None, *, prior: Any = None
+    ) -> DrawsReport:
         """Whether draws made on the rows are draws from the posterior of all rows, by one pass over these.
 
         Parameters
         ----------
-        draws : shape (S, p) or (chains, S, p)
+        draws : shape (S, p) or (chains, S, p), each chain in its order
         X, y, sample_weight : what `fit` got
+        prior : the prior of the draws, as the option of that name, which it is by default for ``at="posterior"``;
+            otherwise, without it, only the rows are checked
 
         Returns
         -------
-        `Check`: print it. What each verdict asks for, `judge` says; Pareto k alone would not do
+        `DrawsReport`: print it. What each verdict on the rows asks for, `check_log_weights` says. The draws are tested
+            by Stein's identities with the posterior on the rows under this prior: those that fail are refused whatever
+            the rows
 
         Raises
         ------
@@ -151,7 +158,18 @@ class MatchedCoreset(Selector):
         theta, rows = stacked(draws), self._given(X, y, sample_weight)
         few = rows.take(self.indices_, self.weights_)
         with one_blas_thread():
-            return judge(rows.sums(theta) - few.sums(theta))
+            with np.errstate(invalid="ignore"):
+                report = check_log_weights(rows.sums(theta) - few.sums(theta))
+            at_posterior = isinstance(self.at, str) and self.at == "posterior"
+            if prior is None and not at_posterior:
+                return report.with_draws(None, "give check the prior of the draws")
+            if not np.isfinite(report.variance):
+                return report.with_draws(None, "some are impossible")
+            shape = as_array(draws).shape
+            chains = shape[0] if len(shape) > 2 else 1
+            known = getattr(self, "modes_", None)
+            start = self.start if known is None else known[:1]
+            return report.with_draws(*tested(few, theta, chains, self.prior if prior is None else prior, start))
 
     def excess(self, X: Table, y: Table = None, sample_weight: Table = None, tol: float = 1e-4) -> float:
         """An upper bound of what training on the rows loses at any penalty from the lowest matched to the highest.
@@ -380,12 +398,3 @@ def heldout_kl(of_all, of_few, drawn):
         return float("nan"), n_effective
     delta, w = delta[inside], w[inside] / share
     return float(w @ (delta - w @ delta) ** 2 / 2 - np.log(share)), n_effective
-
-
-def stacked(draws, name="draws"):
-    """Draws as float64 of shape (S, p): chains below one another."""
-    draws = as_real(draws, name)
-    draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
-    if not draws.size or not np.isfinite(draws).all():
-        raise ValueError(f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}.")
-    return draws

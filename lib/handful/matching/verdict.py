@@ -1,11 +1,12 @@
 """Whether draws made on the handful are draws from the posterior of all rows: a verdict in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from handful.blocks import check_in_memory
 from handful.checks import as_real
+from handful.matching.stein import SteinTest
 
 VERDICTS = {  # in words
     "use the draws": "the draws are fine as they are",
@@ -13,6 +14,11 @@ VERDICTS = {  # in words
     "make more draws": "nothing speaks against these draws, but they are too few to be sure",
     "refuse": "choose again, more rows or a pilot nearer to these draws; else take all rows",
 }
+WRONG = (
+    "these are not draws of the posterior on the rows: look at the prior, which check takes too, the weights, the "
+    "transforms of the parameters and the chain"
+)
+NOT_ASKED = "log weights alone say nothing of where the draws come from"
 # The most that the variance of the log weights, and the magnitude of their mean, may be, and the least share of the
 # draws that must be effective. Weights of which .99 are effective move the mean of any quantity by at most a tenth of
 # its deviation, and the probability of any event by at most .05.
@@ -28,14 +34,18 @@ LOWEST = -1e150
 # Points of a tail below which no shape can be fitted to it.
 FEWEST_OF_TAIL = 5
 LIMITS = """\
-Only where the draws went is compared: a mode or tail that they did not visit may be wrong. Whether the chain has
-converged is another question (R-hat). The rows are for this likelihood, and are no sample: leave-one-out and predictive
-checks need all rows. More: help(handful.matching.Check)."""
+Only where the draws went is looked at: a mode or tail that they did not visit may be wrong, and several chains have to
+agree (R-hat). The rows are for this likelihood, and are no sample: leave-one-out and predictive
+checks need all rows. More: help(handful.matching.DrawsReport)."""
 
 
 @dataclass(frozen=True)
-class Check:
+class DrawsReport:
     """What one pass over all rows says about draws made on the handful; printed, it says it in words.
+
+    There are two questions. Are the rows fine: is their log-likelihood that of all rows, where the draws are? And are
+    these draws of the posterior on the rows: do the slopes of its log density have the moments that they must have at
+    its draws (Stein's identities), to the error of such a chain? "Use the draws" is said where both are.
 
     It compares the rows with all data only where the draws went: the rows may even have erased a mode, so that several
     chains agree although chains on all rows would not. After a change of the prior check again; for another likelihood
@@ -53,6 +63,9 @@ class Check:
     pareto_k : shape of the weights' tail (Vehtari, Simpson, Gelman, Yao and Gabry 2024), -inf if they are equal, inf if
         fewer than five stand out from the others; no certificate alone
     weights : float array, shape (n_draws,), importance weights that add up to one; NaN where a log weight is NaN or inf
+    stein : whether these are draws of the posterior on the rows (`handful.matching.stein.SteinTest`): the largest
+        `z`, its `p_value`, and `n_independent`, so many independent draws would tell as much; None if not tested
+    why : str, why they were not tested
     """
 
     verdict: str
@@ -64,16 +77,43 @@ class Check:
     pareto_k: float
     weights: np.ndarray
 
+    stein: SteinTest | None = None
+    why: str = ""
+
     def __str__(self):
+        words = WRONG if self.stein and self.stein.wrong else VERDICTS[self.verdict]
+        if self.stein:
+            of_draws = f"largest z-score of the draws' slopes {self.stein.z:.1f}"
+            of_draws += f" (p {self.stein.p_value:.2g}), {self.stein.n_independent:.0f} independent draws."
+        else:
+            of_draws = f"not tested: {self.why}."
         return (
-            f"{self.verdict.upper()}: {VERDICTS[self.verdict]}.\n\n"
-            f"Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} nats), mean {self.mean:+.2g}.\n"
-            f"Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto k: {self.pareto_k:.2f}.\n\n{LIMITS}"
+            f"{self.verdict.upper()}: {words}.\n\n"
+            f"The rows. Log weights: variance {self.variance:.2g} (divergence about {self.kl:.2g} nats), mean "
+            f"{self.mean:+.2g}. Effective draws: {self.n_effective:.0f} of {self.n_draws}. Pareto k: "
+            f"{self.pareto_k:.2f}.\n"
+            f"The draws of the posterior on these rows: {of_draws}\n\n{LIMITS}"
         )
 
+    def with_draws(self, stein, why):
+        """The report of rows and draws, whose verdict holds for both.
 
-def judge(log_weights):
-    """The `Check` of log weights: log-likelihood of all rows less that of the handful, at each draw.
+        Parameters
+        ----------
+        stein : SteinTest or None
+        why : str, why the draws were not tested
+        """
+        favourable = self.verdict in ALLOWED
+        verdict = self.verdict
+        if stein and stein.wrong:
+            verdict = "refuse"
+        elif stein and favourable and stein.n_independent / self.n_draws * self.n_effective < ENOUGH:
+            verdict = "make more draws"
+        return replace(self, verdict=verdict, stein=stein, why=why)
+
+
+def check_log_weights(log_weights):
+    """The `DrawsReport` of log weights: log-likelihood of all rows less that of the handful, at each draw.
 
     "Use the draws" asks for a variance of the log weights below .01, a mean within 1, .99 of the draws effective and at
     least 200 of them; "use the weights" for a variance below 1, a mean within 3, half of the draws effective and at
@@ -100,7 +140,9 @@ def judge(log_weights):
     if n < FEWEST:
         raise ValueError(f"a check needs at least {FEWEST} draws, got {n}.")
     if not np.isfinite(log_weights).all():
-        return Check("refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, _weights_of_infinite(log_weights))
+        return DrawsReport(
+            "refuse", np.inf, np.inf, float("nan"), 0.0, n, np.inf, _weights_of_infinite(log_weights), why=NOT_ASKED
+        )
     # In ascending order, so that sums do not depend on the order of the draws; and around the largest, as a constant
     # may take all digits of what differs.
     ordered = np.sort(log_weights)
@@ -116,7 +158,7 @@ def judge(log_weights):
     heavy = tail_matters and k >= min(1 - 1 / np.log10(n), HEAVY)
     verdict = "refuse" if heavy else _verdict(variance, abs(mean), n_effective, n)
     kl = max(variance / 2, lacking)
-    return Check(verdict, kl, variance, mean, n_effective, n, k, of_draws)
+    return DrawsReport(verdict, kl, variance, mean, n_effective, n, k, of_draws, why=NOT_ASKED)
 
 
 def _weights_of_infinite(log_weights):

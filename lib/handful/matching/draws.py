@@ -1,0 +1,68 @@
+"""Whether draws are of the posterior on a few rows under a prior, by the slopes of its log density there."""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from handful.checks import ConvergenceError, as_real
+from handful.matching.likelihoods import with_noise
+from handful.matching.pilot import find_pilot, slopes_along
+from handful.matching.rows import Rows
+from handful.matching.stein import stein_test
+
+# Deviation of the prior of the noise's logarithm where the prior names coefficients alone.
+FLAT = 1e3
+
+
+def stacked(draws, name="draws"):
+    """Draws as float64 of shape (S, p): chains below one another."""
+    draws = as_real(draws, name)
+    draws = draws.reshape(-1, draws.shape[-1]) if draws.ndim > 2 else np.atleast_2d(draws)
+    if not draws.size or not np.isfinite(draws).all():
+        raise ValueError(f"{name} must hold finite numbers, shape (draws, parameters), got shape {draws.shape}.")
+    return draws
+
+
+def tested(few, theta, chains, prior, start):
+    """The `SteinTest` of draws, None where they cannot be tested, and why they cannot.
+
+    Parameters
+    ----------
+    few : `Rows`, with their weights
+    theta : draws, shape (S, p), those of each chain together and in their order
+    chains : int, how many
+    prior : as `find_pilot`, or for least squares with noise also without the noise
+    start : shape (p,) or (1, p), near the mode, of a function; None starts at the mean of the draws
+    """
+    few, start, prior = _target(few, theta, prior, start)
+    try:
+        pilot, log_prior, _ = find_pilot(few, prior, start)
+    except ConvergenceError:
+        return None, "no mode of the posterior on the rows was found"
+    root = pilot.roots[0]
+    theta = few.model.inner(theta)
+    with np.errstate(all="ignore"):
+        g = slopes_along(few, log_prior, theta, root)
+    if not np.isfinite(g).all():
+        return None, "the density ends next to some of them"
+    z = solve_triangular(root, (theta - pilot.modes[0]).T, lower=True).T
+    density = few.sums(theta) + log_prior(theta)
+    gap = (few.sums(pilot.modes[:1]) + log_prior(pilot.modes[:1]))[0] - np.median(density)
+    shape = (chains, -1, theta.shape[1])
+    return stein_test(z.reshape(shape), g.reshape(shape), gap), ""
+
+
+def _target(few, theta, prior, start):
+    """The rows as a chain on them sees them, where the search for its mode starts, and its prior."""
+    model = few.model
+    if not model.n_outputs:
+        return few, theta.mean(0) if start is None else start, prior
+    p = len(model.penalised(few.blocks.d))
+    if theta.shape[1] == p:
+        return few.moved("posterior"), None, prior
+    at_zero = few.expansion(np.zeros(p))
+    best = np.linalg.lstsq(at_zero[1:, 1:], at_zero[0, 1:])[0]
+    squares = -2 * few.sums(best[None])[0]
+    start = np.append(best, 0.5 * np.log(max(squares / few.weights.sum(), 1e-300)))
+    if not callable(prior) and np.size(prior) == p:
+        prior = np.append(prior, FLAT)
+    return Rows(with_noise(model), few.blocks, few.y, few.weights), start, prior
