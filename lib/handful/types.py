@@ -236,7 +236,7 @@ def row_array(rows):
     """An array with an entry a row: of a list that is no table one of objects, shape (n,)."""
     if hasattr(rows, "shape"):
         return rows
-    if is_table(rows := list(rows)):
+    if not isinstance(rows, list | tuple) or is_table(rows):
         return np.asarray(rows, dtype=object)
     array = np.empty(len(rows), dtype=object)
     for i, row in enumerate(rows):
