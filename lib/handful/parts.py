@@ -101,7 +101,7 @@ def class_totals(y, weights):
     Labels that are missing count for none. None stands for y=None, for what has no classes (fractions, more than
     `MOST_CLASSES` numbers, dates), and for labels of several columns.
     """
-    if y is None or np.ndim(y) != 1:
+    if y is None or as_array(y).ndim != 1:
         return None
     labels, present = as_array(y), (weights > 0) & ~missing(y)
     if not present.all():
