@@ -8,7 +8,7 @@ from handful.compare import compare
 from handful.coreset import Coreset, Selector
 from handful.estimator import CoresetEstimator
 from handful.lazy import lazy_names
-from handful.matching import MatchedCoreset
+from handful.matching import MatchedCoreset, Poisson
 from handful.sampling import MixtureSampler
 from handful.sensitivity import LightweightCoreset, LogisticSensitivity, SVMCoreset
 from handful.streaming import MergeReduce
@@ -32,6 +32,7 @@ __all__ = [
     "MatchedCoreset",
     "MergeReduce",
     "MixtureSampler",
+    "Poisson",
     "SVMCoreset",
     "Selector",
     "StratifiedCoreset",

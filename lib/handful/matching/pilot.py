@@ -94,6 +94,11 @@ def find_pilot(rows, prior, start):
     starts = rows.model.inner(starting_points(rows, start))
     found, modes = [], []
     counts = rows.moved_together(starts[0])
+    if not counts.any():
+        raise ValueError(
+            f"the log-likelihood of no row changes with any parameter near the start {starts[0]}: start elsewhere, at "
+            "random values of deviation .3 for example; a function of steps has no slope to be matched."
+        )
     log_prior, of_prior = prior_of(rows.model, prior, starts)
     of_rows = rows.expansion if linear else differences(rows.sums, np.argwhere(np.tril(counts > 0)))
     for start in starts:
