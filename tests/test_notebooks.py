@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from cells import run_cells
 from handful_papers import run
-from handful_papers.claims import PROFILES, read_record
+from handful_papers.claims import PROFILES
 from handful_papers.experiment import figure, names
 from handful_papers.provenance import ROOT
+from handful_papers.records import read_record
 from handful_papers.run import NOTEBOOKS, compare, plan
 
 EXPECTED = ROOT / "tests" / "expected"

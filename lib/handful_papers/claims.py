@@ -1,14 +1,12 @@
-"""Claims: what a paper says, the rule that judges it, and the reading of the record that holds the verdict.
+"""Claims: what a paper says, and the rule that judges it.
 
 A claim is declared in its figure's ``.toml``. The function ``evidence(run)`` of the figure's module says which numbers
 of the rows decide it; it sees what the run left on disk and nothing else, so that a verdict can be computed again at
 any time. Only `judge` makes verdicts.
 """
 
-import json
 import math
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -370,33 +368,3 @@ def number(value):
 def name(setting):
     """A setting as text: "uniform / covtype / 50"."""
     return " / ".join(map(str, setting)) if isinstance(setting, tuple) else str(setting)
-
-
-@cache
-def _schema():
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads((HOME / "record.schema.json").read_text(encoding="utf-8")))
-
-
-def read_record(path):
-    """The record in a file, with its rows and figures beside it.
-
-    Raises
-    ------
-    ValueError
-        one sentence that names the file and what is wrong with it.
-    """
-    path = Path(path)
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # which refuses NaN and infinities
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no record: {error}") from error
-    if problem := next(_schema().iter_errors(record), None):
-        raise ValueError(f"{path} is no record: {problem.json_path}: {problem.message:.200}")
-    if path.stem != record["item"].split("/")[-1] or path.parent.name != record["item"].split("/")[0]:
-        raise ValueError(f"{path} is no record: it is of {record['item']}")
-    files = [path.with_suffix(".csv"), *(path.with_name(f"{stem}.png") for stem in record["figures"])]
-    if lost := [file.name for file in files if not file.is_file()]:
-        raise ValueError(f"{path} is without its {', '.join(lost)}")
-    return record

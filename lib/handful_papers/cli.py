@@ -28,7 +28,11 @@ def add_commands(commands):
     report = commands.add_parser("report", help="print the table of records: data, verdicts, what is stale")
     report.add_argument("--profile", choices=profiles, action="append", help="default: the committed ones")
     report.add_argument("--judge", action="store_true", help="judge all claims again from the rows on record")
-    report.add_argument("--check", action="store_true", help="fail if a committed record is refused, stale or unclean")
+    report.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a committed record is refused, stale or unclean, or a file beside it is not what its run left",
+    )
     audit = commands.add_parser("audit", help="run a random share of the recorded tasks again, and compare")
     audit.add_argument("--share", type=float, default=0.02, help="of each sweep's tasks (default: .02; at least one)")
     for parser, run in ((reproduce, _reproduce), (listing, _list), (report, _report), (audit, _audit)):
@@ -100,13 +104,19 @@ def _report(args):
             page.write_text(site.with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
     print(site.terminal(profiles))
     rows, refused = site.item_rows(profiles)
-    wrong = refused + [
-        f"{row['name']}: {row['stale'] or 'made by code that is in no commit'}"
-        for row in rows
-        if row["stale"] or (row["record"] or {}).get("dirty")
-    ]
+    wrong = [*refused, *(f"{row['name']}: {sentence}" for row in rows for sentence in _faults(row))]
     print(*(f"wrong: {sentence}" for sentence in wrong if args.check), sep="\n", end="")
     return 1 if lost or (args.check and wrong) else 0
+
+
+def _faults(row):
+    """What `--check` fails for: sentences on one row of `site.item_rows`."""
+    from handful_papers.verification import OLDER
+
+    record = row["record"] or {}
+    found = [row["stale"]] if row["stale"] else []
+    found += ["made by code that is in no commit"] if record.get("dirty") else []
+    return found + ([row["unverified"]] if row["unverified"] not in ("", OLDER) else [])
 
 
 def _audit(args):

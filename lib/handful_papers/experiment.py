@@ -14,7 +14,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from handful_papers.claims import BY_HAND, HOME, PROFILES, Claim, Run, judge_all, number, read_record
+from handful_papers.claims import BY_HAND, HOME, PROFILES, Claim, Run, judge_all, number
 from handful_papers.parameters import as_recorded, run_parameters
 from handful_papers.provenance import (
     PACKAGES,
@@ -27,7 +27,9 @@ from handful_papers.provenance import (
     versions,
     write_atomically,
 )
+from handful_papers.records import read_record
 from handful_papers.tasks import leave_unsaid, run_task, workers
+from handful_papers.verification import hashes
 
 # Parameters that decide how a run goes and not what it finds.
 NOT_PROTOCOL = ("device", "n_jobs", "show")
@@ -275,11 +277,14 @@ class Experiment:
         # Ten digits hide the last-bit differences between machines that no reader means.
         csv = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
         write_atomically(path.with_suffix(".csv"), csv)
+        written = [path.with_suffix(".csv")]
         stems = {key: f"{self._stem}_{key}" if key else self._stem for key in figures}
         for key, one in figures.items():
             for suffix, content in style.render(one).items():
-                write_atomically(self.folder / f"{stems[key]}.{suffix}", content)
+                written.append(self.folder / f"{stems[key]}.{suffix}")
+                write_atomically(written[-1], content)
         record = self._record(frame, {stems[key]: captions[key] for key in figures})
+        record["files"] = hashes(written)
         if evidence is not None:
             self.claims = record["claims"] = judge_all(self.figure["claim"], run_of(record, self.folder), evidence)
         write_atomically(path, to_json(record))

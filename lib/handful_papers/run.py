@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from handful_papers.claims import judge_all, read_record
+from handful_papers.claims import judge_all
 from handful_papers.experiment import GPU, figure, names, read_rows, reductions, run_of
 from handful_papers.parameters import NOTEBOOKS, cell_parameters
 from handful_papers.provenance import ROOT, commit, expected_hash, to_json, write_atomically
+from handful_papers.records import read_record
+from handful_papers.verification import changed, vouch_for
 
 FIGURES = ROOT / "figures"
 COMMITTED = ("paper", GPU, "laptop")  # the largest first; quick results are build output: a fresh clone has none
@@ -141,9 +143,12 @@ def minutes_left(timed, expected, jobs):
 
 
 def _is_current(run, figures):
+    path = figures / run.profile / f"{run.name}.json"
     try:
-        record = _whole(figures / run.profile / f"{run.name}.json")
+        record = _whole(path)
     except ValueError:
+        return False
+    if changed(path, record):
         return False
     return not stale(record, run) and (
         run.profile != "quick" or (record["commit"], record["dirty"]) == (commit()[0], False)
@@ -165,6 +170,7 @@ def _execute(run, figures, threads):
         if not error:
             read_record(record)
             write_atomically(target, tidy(nbformat.read(running, as_version=4)))
+            vouch_for(record, target)
             running.unlink()
     except (OSError, ValueError) as problem:
         error = f"failed: its results cannot be kept: {problem}"
@@ -280,19 +286,22 @@ def judge_again(path):
     from importlib import import_module
 
     record = read_record(path)
+    rows = path.with_suffix(".csv")
+    if rows.name in changed(path, record):
+        raise ValueError(f"{rows} cannot be judged: it is not what the run left")
     claims, judged = figure(record["item"])["claim"], []
     if claims:
         evidence = import_module(f"handful_papers.{record['item'].replace('/', '.')}").evidence
         try:
             judged = judge_all(claims, run_of(record, path.parent), evidence)
         except Exception as error:  # of damaged rows `evidence` raises whatever comes first
-            raise ValueError(f"{path.with_suffix('.csv')} cannot be judged: {error!r:.200}") from error
+            raise ValueError(f"{rows} cannot be judged: {error!r:.200}") from error
     record |= {"claims": judged, "reductions": reductions(record["item"], record["parameters"])}
     new = to_json(record)
-    changed = new != path.read_text(encoding="utf-8")
-    if changed:
+    moved = new != path.read_text(encoding="utf-8")
+    if moved:
         write_atomically(path, new)
-    return changed
+    return moved
 
 
 def audit(share, only=(), figures=FIGURES, tell=print):

@@ -9,6 +9,7 @@ from handful_papers.claims import VERDICTS, number
 from handful_papers.experiment import claims_table, figure, ours_text, paper_text, papers, verdict_text
 from handful_papers.provenance import GENERATED, OWN
 from handful_papers.run import COMMITTED, FIGURES, plan, records, stale
+from handful_papers.verification import OLDER, unverified
 
 QUICK = "Quick runs test the code; verdicts are those of profile laptop: `handful report` prints them."
 STRATA = ("on the paper's data", "on reduced or stand-in data", "of mathematics and timing", "ours")
@@ -41,8 +42,8 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
 
     Returns
     -------
-    rows : list of dict with name, title, record and its path (None where there is none), stale (a reason, or ""),
-        claims, and what tables say of it: data, verdicts of the paper's claims, time
+    rows : list of dict with name, title, record and its path (None where there is none), stale and unverified (a
+        reason, or ""), claims, and what tables say of it: data, verdicts of the paper's claims, time
     refused : list of str
     """
     found, refused = records(figures, profiles)
@@ -52,9 +53,10 @@ def item_rows(profiles=COMMITTED, figures=FIGURES):
         items = figure(run.name)["item"]
         labels, title = ", ".join(filter(None, (i["label"] for i in items))), "; ".join(i["title"] for i in items)
         row = dict(name=run.name, title=f"{labels}: {title}" if labels else title, record=record, path=path, claims=[])
-        row |= dict(stale="", data="not run", verdicts="–", time="–")
+        row |= dict(stale="", unverified="", data="not run", verdicts="–", time="–")
         if record:
             row |= dict(claims=record["claims"], stale=stale(record, plan(record["profile"], [run.name])[0]))
+            row["unverified"] = unverified(path, record)
             minutes = number(float(f"{record['seconds'] / 60:.2g}"))
             row |= dict(data=record["level"]["text"], time=f"{minutes} ({record['profile']})")
             row["verdicts"] = tally([c for c in record["claims"] if c["whose"] == "paper"])
@@ -104,12 +106,18 @@ def terminal(profiles=COMMITTED, figures=FIGURES, only=None):
     lines = [f"Left out: {sentence}" for sentence in refused]
     for row in rows:
         state = f"stale: {row['stale']}; " if row["stale"] else ""
+        if not quick and row["unverified"] not in ("", OLDER):
+            state += f"unverified: {row['unverified']}; "
         verdicts = "" if quick else f"; {row['verdicts']}"
         lines.append(f"{row['name']:<34} {row['time']:<14} {state}{row['data']}{verdicts}")
     if not quick:
         lines += [f"Claims {name}: {told}" for name, told in by_stratum(rows).items()]
     counts = sum(row["record"] is not None for row in rows), len(rows), sum(bool(row["stale"]) for row in rows)
     lines.append("{} of {} figures on record, {} stale.".format(*counts))
+    doubted = Counter(row["unverified"] for row in rows if row["unverified"])
+    if doubted and not quick:
+        older = f"; {doubted[OLDER]} were {OLDER}" if doubted[OLDER] else ""
+        lines.append(f"{doubted.total()} of them are unverified{older}.")
     lines.append(QUICK if quick else summary(rows))
     return "\n".join(lines)
 
@@ -173,6 +181,7 @@ def paper_page(key, folder):
         lines += [f"[The executed notebook](../notebooks/{row['name']}.ipynb); data: {row['data']};"]
         lines += [f"{len(record['seeds'])} seeds, {row['time']} minutes; commit {str(record['commit'])[:10]}."]
         lines += [f"*Stale: {row['stale']}.*"] if row["stale"] else []
+        lines += [f"*Unverified: {_plain(row['unverified'])}.*"] if row["unverified"] else []
         if record["reductions"]:
             lines += _folded("Other than in the paper", [f"- {_plain(s)}" for s in record["reductions"]])
         if record["claims"]:

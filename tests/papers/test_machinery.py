@@ -15,9 +15,10 @@ import pandas as pd
 import papermill
 import pytest
 from cells import run_handful
-from handful_papers.claims import read_record
+from handful_papers.records import read_record
 from handful_papers.run import check_gpu, minutes_left, plan
 from handful_papers.tasks import part, run_task, workers
+from handful_papers.verification import changed
 from joblib import delayed
 
 MODULE = """
@@ -135,6 +136,16 @@ def test_a_failing_notebook_stops_no_other_and_a_record_is_current_until_its_num
     again = checkout.handful("reproduce", "--profile", "laptop", "--only", "fig")
     assert again.returncode == 0
     assert "1 notebooks, 0 to run" in again.stdout
+    assert set(record["files"]) == {"fig.csv", "fig.png", "fig.pdf", "fig.ipynb"}
+    assert changed(checkout.record("laptop"), record) == []
+    rows = checkout.record("laptop").with_suffix(".csv")
+    ran = rows.read_bytes()
+    rows.write_bytes(ran.replace(b"5.25", b"9.25"))
+    checked = checkout.handful("report", "--check", "--judge")
+    assert "demo/fig: fig.csv: not what the run left" in checked.stdout
+    assert f"{rows} cannot be judged: it is not what the run left" in checked.stdout
+    assert checked.returncode == 1
+    rows.write_bytes(ran)
     expected = checkout.root / "tests" / "expected" / "demo" / "fig.csv"
     shutil.copy(checkout.record("laptop").with_suffix(".csv"), expected)
     checked = checkout.handful("report", "--check")

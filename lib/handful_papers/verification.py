@@ -1,0 +1,69 @@
+"""What a record vouches for: that the rows, pictures and notebook beside it are what its run left, of which code."""
+
+import hashlib
+import json
+from functools import cache
+
+from handful_papers.provenance import git, to_json, write_atomically
+from handful_papers.records import read_record
+
+OLDER = "made before records held hashes of their files"
+
+
+def hashes(paths):
+    """Name -> SHA-256 of a file's content, for each of some files."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def vouch_for(path, file):
+    """Add the hash of one more file beside a record to it."""
+    record = read_record(path)
+    record["files"] = record.get("files", {}) | hashes([file])
+    write_atomically(path, to_json(record))
+
+
+def changed(path, record):
+    """Names of files that are gone, or not what the run left: a list of str, empty for a record without hashes."""
+    names = record.get("files", {})
+    there = hashes(file for file in map(path.with_name, names) if file.is_file())
+    return [name for name, found in names.items() if there.get(name) != found]
+
+
+def unverified(path, record):
+    """Why the files beside a record may not be what a run of its commit left, as words; "" where they are."""
+    if "files" not in record:
+        return OLDER
+    executed = path.with_suffix(".ipynb")
+    wanted = [f"{path.stem}.csv", executed.name, *(f"{stem}.png" for stem in record["figures"])]
+    if without := [name for name in wanted if name not in record["files"]]:
+        return f"it holds no hash of {', '.join(without)}"
+    if moved := changed(path, record):
+        return f"{', '.join(moved)}: not what the run left"
+    # A shallow clone, and a checkout without git, cannot tell what the history holds.
+    if git("rev-parse", "--is-shallow-repository") != "false":
+        return ""
+    if record["commit"] is None or not in_history(record["commit"]):
+        return "its commit is in no history"
+    if sources(executed.read_text(encoding="utf-8")) != sources_at(record["commit"], record["item"]):
+        return f"{executed.name} is not a run of the notebook at its commit"
+    return ""
+
+
+@cache
+def in_history(sha):
+    """Whether a commit is the one that is checked out, or one before it."""
+    return git("merge-base", "--is-ancestor", sha, "HEAD") is not None
+
+
+@cache
+def sources_at(sha, item):
+    """What `sources` gives of a figure's notebook at a commit; None where there was none."""
+    text = git("show", f"{sha}:notebooks/{item}.ipynb")
+    return None if text is None else sources(text)
+
+
+def sources(text):
+    """The kind and the source of each cell of a notebook, but for the parameters that papermill put in."""
+    cells = json.loads(text)["cells"]
+    own = [cell for cell in cells if "injected-parameters" not in cell["metadata"].get("tags", ())]
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in own]

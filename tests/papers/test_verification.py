@@ -1,0 +1,91 @@
+"""What a record vouches for: each of its files, its commit and its notebook's source, one changed at a time."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from handful_papers import verification
+from handful_papers.parameters import NOTEBOOKS
+from handful_papers.provenance import to_json
+from handful_papers.records import read_record
+from handful_papers.run import FIGURES, judge_again
+from handful_papers.verification import OLDER, changed, hashes, unverified, vouch_for
+
+ITEM = "svm/fig04_sensitivities"
+
+
+def git(folder, *arguments):
+    names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    done = subprocess.run(["git", "-C", folder, *names, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """The path of a record that a run of the last commit but one has left in a repository of its own."""
+    root = tmp_path / "checkout"
+    source, folder = root / "notebooks" / f"{ITEM}.ipynb", root / "figures" / "laptop" / "svm"
+    source.parent.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    shutil.copy(NOTEBOOKS / f"{ITEM}.ipynb", source)
+    git(tmp_path, "init", "--quiet", root)
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "one")
+    made_by = git(root, "rev-parse", "HEAD")
+    git(root, "commit", "--quiet", "--allow-empty", "-m", "two")
+    for file in (FIGURES / "laptop" / "svm").glob("fig04_sensitivities.*"):
+        shutil.copy(file, folder)
+    path = folder / "fig04_sensitivities.json"
+    executed = json.loads(source.read_text(encoding="utf-8"))
+    injected = {"cell_type": "code", "source": ["n = 1"], "metadata": {"tags": ["injected-parameters"]}, "outputs": []}
+    executed["cells"].insert(2, injected)
+    path.with_suffix(".ipynb").write_text(json.dumps(executed), encoding="utf-8")
+    files = hashes(path.with_suffix(suffix) for suffix in (".csv", ".png"))
+    path.write_text(to_json(read_record(path) | {"commit": made_by, "files": files}), encoding="utf-8")
+    monkeypatch.setattr("handful_papers.provenance.ROOT", root)
+    verification.in_history.cache_clear()
+    verification.sources_at.cache_clear()
+    yield path
+    verification.in_history.cache_clear()
+    verification.sources_at.cache_clear()
+
+
+def test_a_record_vouches_for_its_files_once_it_has_the_hash_of_each(record):
+    assert unverified(record, read_record(record)) == "it holds no hash of fig04_sensitivities.ipynb"
+    vouch_for(record, record.with_suffix(".ipynb"))
+    assert unverified(record, read_record(record)) == ""
+    assert not judge_again(record)
+    older = {key: value for key, value in read_record(record).items() if key != "files"}
+    assert (unverified(record, older), changed(record, older)) == (OLDER, [])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".png", ".ipynb"])
+@pytest.mark.parametrize("how", ["a byte more", "gone"])
+def test_a_file_that_is_not_what_the_run_left_is_named(suffix, how, record):
+    vouch_for(record, record.with_suffix(".ipynb"))
+    known, file = read_record(record), record.with_suffix(suffix)
+    file.unlink() if how == "gone" else file.write_bytes(file.read_bytes() + b" ")
+    assert unverified(record, known) == f"{file.name}: not what the run left"
+    assert changed(record, known) == [file.name]
+
+
+def test_rows_that_the_run_did_not_leave_are_not_judged(record):
+    file = record.with_suffix(".csv")
+    file.write_bytes(file.read_bytes() + b"\n")
+    with pytest.raises(ValueError, match=r"fig04_sensitivities\.csv cannot be judged: it is not what the run left"):
+        judge_again(record)
+
+
+def test_a_notebook_with_other_cells_and_a_commit_of_no_history_are_told(record):
+    executed = record.with_suffix(".ipynb")
+    vouch_for(record, executed)
+    known = read_record(record)
+    assert unverified(record, known | {"commit": None}) == "its commit is in no history"
+    assert unverified(record, known | {"commit": "0" * 40}) == "its commit is in no history"
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    notebook["cells"][-1]["source"] = ["another"]
+    executed.write_text(json.dumps(notebook), encoding="utf-8")
+    vouch_for(record, executed)
+    told = unverified(record, read_record(record))
+    assert told == "fig04_sensitivities.ipynb is not a run of the notebook at its commit"
